@@ -37,6 +37,7 @@ VERBS: dict[str, list[str]] = {
     "compile by its link": ["compile", "soft.onnx", "-o"],
     "optimize": ["optimize", "m.onnx", "--superopt", "off", "-o"],
     "optimize --report": ["optimize", "m.onnx", "--superopt", "off", "--report"],
+    "quantize": ["quantize", "m.onnx", "--data", "output_0.npy", "-o"],
     "repro": ["repro", "m.onnx", "-o"],
     "repro --kernel": ["repro", "m.onnx", "--kernel", "k1_gemm", "-o"],
 }

@@ -25,6 +25,7 @@ def test_a_model_is_written_and_reported(capsys: pytest.CaptureFixture[str], mon
     command = ["quantize", "m.onnx", "--data", "data.npz", "--accuracy", "5%", "--metric", "l2", "--threads", "1"]
     command += ["--method", "minmax", "--no-bias-correction", "--no-weight-range"]
     monkeypatch.setattr("tilewright.quantization.speed.SECONDS", 0.0)
+    monkeypatch.setenv("COLUMNS", "160")
     assert main([*command, "--json", "--quiet"]) == 0
     found = report("quantize", capsys.readouterr().out)
     assert (found["output"], found["bound"], found["method"]) == ("m.quantized.onnx", 0.05, "minmax")

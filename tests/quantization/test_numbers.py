@@ -2,11 +2,17 @@
 
 import numpy as np
 import pytest
+from onnx import helper
 
+from tests.frontend.models import model, run_onnxruntime
 from tests.quantization.models import normal
-from tilewright.base.quantization import Activations
-from tilewright.quantization.parameters import Form, quantizer
+from tilewright.base.quantization import Activations, Method
+from tilewright.frontend.onnx.read import importer
+from tilewright.quantization.layers import find_layers
+from tilewright.quantization.parameters import Form, Recipe, parameters, quantizer
+from tilewright.quantization.placement import place
 from tilewright.quantization.ranges import BINS, Distribution, entropy, minmax, percentile
+from tilewright.quantization.statistics import Statistics
 from tilewright.quantization.weights import quantized_weight
 
 
@@ -76,3 +82,28 @@ def test_weights(axis: int | None) -> None:
     bound = quantized_weight(weight, axis, np.full(channels, 1e9), search=True, powers=True)
     assert (bound.scale >= 1e9).all()
     assert (np.frexp(bound.scale)[0] == 0.5).all()
+
+
+@pytest.mark.parametrize("op", ["Conv", "Gemm", "MatMul"])
+def test_bias_correction_keeps_the_mean(op: str) -> None:
+    """By ONNX Runtime: the error of the weights, applied to an activation that is its mean everywhere."""
+    shape, options = ((1, 4, 3, 3), {"group": 2}) if op == "Conv" else ((1, 4), {"transB": 1} if op == "Gemm" else {})
+    weight = normal(1, *{"Conv": (6, 2, 3, 3), "Gemm": (6, 4), "MatMul": (4, 6)}[op])
+    x, bias = np.ones(shape, np.float32), normal(2, 6)
+    nodes = [helper.make_node(op, ["x", "w"] if op == "MatMul" else ["x", "w", "b"], ["h"], **options)]
+    nodes += [helper.make_node("Add", ["h", "b"], ["y"])] if op == "MatMul" else []
+    graph = importer.load(model(nodes, {"x": x}, [nodes[-1].output[0]], {"w": weight, "b": bias}))
+    layers = find_layers(graph).found
+    means = normal(3, 4)
+    values = Distribution(-1.0, 1.0, np.zeros(2 * BINS, np.int64))
+    statistics = Statistics({graph.inputs[0]: values}, {layers[0].result: means})
+    recipe = Recipe(Method.MINMAX, search=False, correct=True)
+    numbers = parameters(graph, layers, place(graph, layers), statistics, recipe, Form())
+    error = numbers.weights["h"].wide() - weight
+    constant = np.broadcast_to(means.reshape(1, 4, *[1] * (len(shape) - 2)), shape).astype(np.float32)
+    single = model([helper.make_node(op, ["x", "w"], ["h"], **options)], {"x": x}, ["h"], {"w": error})
+    (shift,) = run_onnxruntime(single, {"x": constant})
+    np.testing.assert_allclose(numbers.biases["h"], bias - shift.reshape(6), rtol=1e-4, atol=1e-6)
+    integers = numbers.integer_bias(layers[0])
+    assert integers is not None
+    np.testing.assert_allclose(integers.wide(), numbers.biases["h"], atol=float(integers.scale.max()))

@@ -72,6 +72,8 @@ def test_why_sums_of_products_stay_float() -> None:
     constants = {"w": normal(1, 4, 4), "v": normal(2, 4)}
     found = find_layers(graph_of(model(nodes, {"x": x}, ["own", "sum", "vector"], constants)))
     assert found.found == ()
+    folded = model([helper.make_node("MatMul", ["w", "w"], ["y"])], {"x": x}, ["y"], {"w": normal(1, 40, 40)})
+    assert find_layers(importer.load(folded)).refused[0].reason == "its data are constants"
     assert {one.name.split()[1]: one.reason for one in found.refused} == {
         "scaled": "it transposes its data, or scales its results",
         "own": "its weight is computed at run time",

@@ -35,6 +35,8 @@ def test_stacks_of_feeds() -> None:
     found = checked_samples(FIXED, {"x": floats(5, 2, 3)})
     assert (found.count, len(found.batches)) == (5, 5)
     assert found.batches[4]["x"].shape == (2, 3)
+    single = checked_samples((Value("t", f32, ()), *FIXED), {"t": floats(5), "x": floats(5, 2, 3)})
+    assert (single.batches[4]["t"].shape, single.batches[4]["t"].item()) == ((), 4.0)
 
 
 NAN = floats(4, 3)

@@ -53,10 +53,10 @@ class Reference:
     def __init__(self, graph: Graph, run: Run, samples: Samples) -> None:
         self._samples = samples
         self._has_classes = scores_of(graph) is not None
-        self._outputs = [[_wide(output) for output in run(batch)] for batch in samples.batches]
+        self._outputs = [list(run(batch)) for batch in samples.batches]
         for outputs in self._outputs:
             for value, output in zip(graph.outputs, outputs, strict=True):
-                if not np.isfinite(output).all():
+                if not np.isfinite(_wide(output)).all():
                     raise BadFeed(f"output {readable(value.name)} of the float model has NaN or infinity")
 
     def score(self, run: Run) -> Score:
@@ -64,10 +64,10 @@ class Reference:
         count = len(self._outputs[0])
         error, norm, others = [0.0] * count, [0.0] * count, 0
         for batch, expected in zip(self._samples.batches, self._outputs, strict=True):
-            found = list(map(_wide, run(batch)))
+            found = run(batch)
             for position, (ours, reference) in enumerate(zip(found, expected, strict=True)):
-                error[position] += float(np.square(ours - reference).sum())
-                norm[position] += float(np.square(reference).sum())
+                error[position] += float(np.square(_wide(ours) - _wide(reference)).sum())
+                norm[position] += float(np.square(_wide(reference)).sum())
             if self._has_classes:
                 others += int((found[0].argmax(axis=1) != expected[0].argmax(axis=1)).sum())
         l2 = max(_ratio(*pair) for pair in zip(error, norm, strict=True))

@@ -99,7 +99,11 @@ _Form = Callable[[Node, Graph, _Consumers], Layer | str]
 
 def _typed(form: _Form, node: Node, graph: Graph, consumers: _Consumers) -> Layer | str:
     other = next((v.dtype for v in node.inputs[:2] if v is not None and v.dtype != f32), None)
-    return f"its type is {other}, not f32" if other is not None else form(node, graph, consumers)
+    if other is not None:
+        return f"its type is {other}, not f32"
+    made = form(node, graph, consumers)
+    is_known = isinstance(made, Layer) and not graph.constants.keys().isdisjoint(made.activations)
+    return "its data are constants" if is_known else made
 
 
 def _unknown(node: Node, graph: Graph, consumers: _Consumers) -> str:
@@ -147,7 +151,7 @@ def _added(node: Node, graph: Graph, consumers: _Consumers) -> Bias | None:
     if len(after) != 1 or after[0].op.name != "Add" or result in graph.outputs:
         return None
     (add,) = after
-    position = 1 if add.inputs[0] is result else 0
+    position = 1 if add.inputs[0] == result else 0
     other = add.inputs[position]
     if other is None or add.inputs[1 - position] != result or not _is_vector(other, result.shape[-1], graph):
         return None

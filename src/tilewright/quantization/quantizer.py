@@ -62,9 +62,8 @@ class QuantizedModel:
 
     @checked(BadInput)
     def save(self, path: FilePath) -> None:
-        """Write a standard ONNX model. Raises ``UnsupportedModel`` for a node that ONNX can't express, ``BadInput`` if
-        the file can't be written."""
-        exporter.save(self.graph, Path(path), inputs=self.files, operators=(*self.operators, *installed_operators()))
+        """Write a standard ONNX model. Raises ``BadInput`` if the file can't be written."""
+        exporter.save(self.graph, Path(path), inputs=self.files, operators=self.operators)
 
 
 @checked(BadInput)
@@ -99,7 +98,8 @@ def quantize(
     data while they are measured.
 
     Raises ``BadFeed`` for data that do not fit the model, or with which it computes NaN; ``BadInput`` for a model
-    without a layer to quantize, and for one that is quantized already; and what ``compile`` raises.
+    without a layer to quantize, and for one that is quantized already; ``UnsupportedModel`` for a node that ONNX can't
+    express; and what ``compile`` raises.
     """
     chosen = settings or Settings.from_environment()
     asked = _Asked(Metric.named(metric), accuracy, Method.named(method), bias_correction, weight_range)
@@ -109,9 +109,11 @@ def quantize(
     graph = source.load({name: tuple(shape) for name, shape in (shapes or {}).items()}, {}, chosen.model_bytes)
     samples = checked_samples(graph.inputs, arrays)
     graph, layers = _prepared(graph)
+    known = (*operators, *installed_operators())
+    exporter.export(graph, known)  # refuses what can't be written before anything is measured
     compiling = _compiler(chosen, threads, listener)
     made, report = _Quantizing(graph, layers, samples, asked, form, compiling, listener).result(timed=speed)
-    return QuantizedModel(made, report, source.files(), tuple(operators))
+    return QuantizedModel(made, report, source.files(), known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def _array(value: Value, given: object) -> Array:
 
 def _refuse_not_finite(array: Array, name: str) -> None:
     for number, sample in enumerate(array):
-        if not np.isfinite(sample.astype(np.float32, copy=False)).all():
+        if not np.isfinite(sample if sample.dtype.kind == "f" else sample.astype(np.float32)).all():
             raise BadFeed(f"calibration data of input {name}: sample {number} has NaN or infinity; leave it out")
 
 
@@ -137,7 +137,9 @@ def _batch_size(arrays: Mapping[Value, Array], count: int) -> int:
 
 def _batch(arrays: Mapping[Value, Array], start: int, size: int) -> dict[str, Array]:
     return {
-        value.name: np.ascontiguousarray(array[start] if array.ndim > len(value.shape) else array[start : start + size])
+        value.name: np.asarray(
+            array[start] if array.ndim > len(value.shape) else array[start : start + size], order="C"
+        )
         for value, array in arrays.items()
     }
 

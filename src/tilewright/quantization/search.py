@@ -14,7 +14,7 @@ from tilewright.quantization.placement import place
 from tilewright.quantization.simulation import Simulation
 from tilewright.quantization.statistics import Build
 
-FEW = 16
+FEW = 8
 """Samples with which recipes are compared, and layers measured one by one. The bound is checked with all."""
 
 
