@@ -318,7 +318,7 @@ def test_the_error_names_node_and_operator() -> None:
 def test_what_has_no_form_is_an_error(name: str) -> None:
     panels = [(4, 3, 64), (4, 2), (4, 2), (1, 8, 16, 4), (1, 2, 16), (1, 2, 16)]
     feeds = {
-        "BlockDigits": ([(4, 40)], {"block": 32}),
+        "BlockDigits": ([(4, 40)], {"block": 32, "digits": 3}),
         "BlockProducts": (panels, {"columns": 10, "shared": 1}),
         "ChannelGroups": ([(1, 6, 5)], {"before": (1,), "after": (0,), "group": 4}),
         "CumProd": ([(3, 4)], {"axis": 1}),

@@ -1,7 +1,7 @@
 """Products with weights of 4 or 8 bits: in integers, with weights packed as they are; or in floats.
 
-``BlockDigits`` writes numbers with three digits, so that ``vpdpbusd`` sums up products of digits and codes exactly; the
-error is that of a number of 24 bits, relative to the largest of its block. A weight takes 4 bits if its codes are at
+``BlockDigits`` writes numbers with two or three digits, so that ``vpdpbusd`` sums up products of digits and codes exactly; the
+error is that of a number of 16 or 24 bits, relative to the largest of its block. A weight takes 4 bits if its codes are at
 most 15 apart, whatever type they had. Codes, scales and zero points are packed at compile time, in panels of columns
 that the kernel reads from the first byte to the last.
 """
@@ -16,7 +16,7 @@ from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.ops.operator import require
-from tilewright.ops.weight_products import DIGITS, GROUP
+from tilewright.ops.weight_products import GROUP
 from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
 from tilewright.passes.blocks import points
 
@@ -43,7 +43,7 @@ class InDigits:
             return
         plan = _Plan.of(_Weight.of(node, facts.constants))
         if plan is not None:
-            products = points(node.outputs[0].shape) * plan.depth * DIGITS // GROUP
+            products = points(node.outputs[0].shape) * plan.depth * _digits(node) // GROUP
             words = plan.depth * plan.columns // (GROUP * plan.groups)
             yield Way(self.name, sum_cycles(products, words, facts.target), make=_in_digits, errors=_OTHER_ERRORS)
 
@@ -174,6 +174,10 @@ class _Plan:
         return packed.astype(np.uint8) if are_bytes else packed
 
 
+def _digits(node: Node) -> int:
+    return int(str(dict(node.attributes).get("digits", 3)))
+
+
 def _block(size: int, step: int) -> int | None:
     """The most rows that are summed up at once in blocks of ``size``: whole steps, and a part of them all."""
     fitting = (rows for rows in range(min(size, MOST_ROWS), 0, -1) if size % rows == 0 and rows % step == 0)
@@ -185,7 +189,7 @@ def _in_digits(node: Node, building: Building) -> None:
     a, result = node.inputs[0], node.outputs[0].name
     assert plan is not None and a is not None, "see `InDigits`"
     names = [building.names.fresh(f"{result}.{part}") for part in ("digits", "unit", "sums")]
-    digits = make_node(require("BlockDigits"), [a], names, {"block": plan.block}, node.source)
+    digits = make_node(require("BlockDigits"), [a], names, {"block": plan.block, "digits": _digits(node)}, node.source)
     building.append(digits)
     packed = (plan.packed_codes(), plan.in_panels(plan.weight.scale), plan.packed_zero())
     weight = [building.constant(f"{result}.weight", array) for array in packed]
