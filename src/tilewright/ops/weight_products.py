@@ -76,9 +76,11 @@ def unpack_codes(x: Tensor) -> Tensor:
 
 @operator("BlockDigits", FusionKind.OPAQUE)
 def block_digits(x: Tensor, *, block: int, digits: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The numbers ``x [..., k]`` in ``digits`` (2 or 3), least significant first, and the unit and the sum of each ``block`` of them, in that unit.
+    """The numbers ``x [..., k]`` in ``digits`` (2 or 3), least significant first, and the unit and the sum of each
+    ``block`` of them, in that unit.
 
-    Digits (i8) are ``[..., digits, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``. A block with an infinity or NaN gets a unit that makes all products with it NaN.
+    Digits (i8) are ``[..., digits, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``.
+    A block with an infinity or NaN gets a unit that makes all products with it NaN.
     """
     if x.dtype != f32 or not x.ndim or block < 1 or digits not in LARGEST:
         raise BadProgram(f"BlockDigits of {x} in {digits} digits and blocks of {block}: rows of f32 are needed")
@@ -164,5 +166,40 @@ def block_products(
         return te.sum(left * (unit[(*row, block.var)] * scale[place]), axis=block)
 
     result = tensor((*rows, padded), scaled, name="scaled")
+    shape = (*rows, const(columns))
+    return result if shape == result.shape else tensor(shape, lambda index: result[index])
+
+
+@operator("CodeProducts", FusionKind.CONTRACTION)
+def code_products(
+    a: Tensor, codes: Tensor, scale: Tensor, zero: Tensor, *, columns: int, in_byte: int, block_size: int
+) -> Tensor:
+    """``a [..., k]`` (f32) times a weight in panels that is dequantized on its way: ``[..., columns]``.
+
+    ``codes`` (u8) are ``[panels, k / in_byte, width]``: one, or two rows in a byte, the first one in the lower half.
+    ``scale`` (f32) is ``[panels, k / block_size, width]``, and so is ``zero``, unless it is one number.
+    """
+    if a.dtype != f32 or not a.ndim or codes.dtype != u8 or codes.ndim != 3 or in_byte not in (1, 2):
+        raise BadProgram(f"CodeProducts of {a} and {codes}: rows of f32, and codes (u8) in panels are needed")
+    *rows, depth = a.shape
+    panels, steps, width = codes.shape
+    if not same_extent(steps, simplified((depth + (in_byte - 1)) // in_byte)):
+        raise BadProgram(f"CodeProducts of {a} and {codes}: {depth} columns against {steps} rows of {in_byte} codes")
+
+    def dequantized(index: Index) -> Expr:
+        panel, row, column = index
+        code, place = codes[panel, row // in_byte, column], (panel, row // block_size, column)
+        if in_byte == 2:
+            code = (code >> cast(row % 2 * 4, u8)) & const(15, u8)
+        return (cast(code, f32) - cast(zero[place] if zero.ndim else zero[()], f32)) * scale[place]
+
+    weight = tensor((panels, depth, width), dequantized, name="weight")
+    k = te.reduce_axis((0, depth), name="k")
+
+    def product(index: Index) -> Reduction:
+        *row, column = index
+        return te.sum(a[(*row, k.var)] * weight[column // width, k.var, column % width], axis=k)
+
+    result = tensor((*rows, simplified(panels * width)), product, name="product")
     shape = (*rows, const(columns))
     return result if shape == result.shape else tensor(shape, lambda index: result[index])
