@@ -317,8 +317,10 @@ def test_the_error_names_node_and_operator() -> None:
 @pytest.mark.parametrize("name", NOT_WRITTEN)
 def test_what_has_no_form_is_an_error(name: str) -> None:
     panels = [(4, 3, 64), (4, 2), (4, 2), (1, 8, 16, 4), (1, 2, 16), (1, 2, 16)]
+    narrow = [(4, 16), (2, 8, 16), (2, 1, 16), ()]
     feeds = {
-        "BlockDigits": ([(4, 40)], {"block": 32}),
+        "CodeProducts": (narrow, {"columns": 20, "in_byte": 2, "block_size": 16}),
+        "BlockDigits": ([(4, 40)], {"block": 32, "digits": 3}),
         "BlockProducts": (panels, {"columns": 10, "shared": 1}),
         "ChannelGroups": ([(1, 6, 5)], {"before": (1,), "after": (0,), "group": 4}),
         "CumProd": ([(3, 4)], {"axis": 1}),
@@ -332,6 +334,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
     }
     shapes, attributes = feeds[name]
     dtypes = (u8, i8) if name.startswith("Dot") else (f32,) * len(shapes)
+    if name == "CodeProducts":
+        dtypes = (f32, u8, f32, f32)
     if name == "BlockProducts":
         dtypes = (i8, f32, f32, u8, f32, f32)
     inputs = [Value(f"x{p}", dtypes[p], tuple(map(const, shape))) for p, shape in enumerate(shapes)]

@@ -21,6 +21,7 @@ from tilewright.kernels.schedules import (
     schedule_rows,
 )
 from tilewright.kernels.transforms import first_stages, schedule_transform
+from tilewright.kernels.unpacked_tiles import UnpackedTiles, unpacked_panel
 from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
@@ -153,9 +154,14 @@ def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
 def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Target) -> Iterator[Nest]:
     """The nests of the elementwise producers, then of the contraction with all its consumers."""
     block = block_at(s.program, anchor).stmt
-    for other in _before(s, anchor):
-        yield elementwise(s, other, target)
     tiles = Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
+    match _before(s, anchor):
+        case (only,) if unpacked_panel(only, roles):
+            yield UnpackedTiles.around(tiles, only.name, target)
+            return
+        case producers:
+            for other in producers:
+                yield elementwise(s, other, target)
     instruction = instruction_for(block, roles, target)
     yield tiles if instruction is None else by_instruction(tiles, instruction)
 

@@ -125,6 +125,8 @@ def _facts(inner: Block, outer: Block, roles: Roles, instruction: TensorIntrinsi
 
 def _instruction(block: Block, target: Target) -> TensorIntrinsic | None:
     """The instruction for products of as many operands of the same types, that sums over the last axis of ``block``."""
+    if not isinstance(block.body, Store):
+        return None
     last = block.axes[-1]
     for intrinsic in dot_products(target).intrinsics:
         if _operands(block) == _operands(intrinsic.block) and [a.extent for a in _reduced(intrinsic)] == [last.extent]:
@@ -134,8 +136,9 @@ def _instruction(block: Block, target: Target) -> TensorIntrinsic | None:
 
 def _operands(block: Block) -> list[DType]:
     """The types of what ``block`` reads and adds up, and of the sum."""
+    assert isinstance(block.body, Store), "a reduction of one value"
     written = block.writes[0].buffer
-    reads = reads_in(block.body.value) if isinstance(block.body, Store) else []
+    reads = reads_in(block.body.value)
     return [*(read.dtype for read in reads if read.source != written), written.dtype]
 
 

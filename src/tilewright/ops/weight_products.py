@@ -2,7 +2,8 @@
 
 The blocks of a weight are summed up separately, and each sum is scaled once. For sums in integers, the other factor is
 written with three digits in base 256, relative to the largest magnitude of its block (``BlockDigits``): a fixed-point
-number of 24 bits, about as exact as f32. Then ``vpdpbusd`` adds exact products of digits and codes.
+number of 24 bits, about as exact as f32. Then ``vpdpbusd`` adds exact products of digits and codes. With two digits,
+for models that permit it, these are numbers of 16 bits.
 """
 
 from tilewright.base.dtypes import f32, i8, i32, u8
@@ -17,14 +18,13 @@ from tilewright.symbolic.operations import UnaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
-DIGITS = 3
-"""Digits of a number, least significant first."""
+LARGEST = {2: 32_600.0, 3: 8_355_000.0}
+"""The magnitude of the largest number of a block, in units of its last digit, by the number of digits: a bit less than
+what these can express."""
 GROUP = 4
 """Products of one instruction per accumulator."""
-LARGEST = 8_355_000.0
-"""The magnitude of the largest number of a block, in units of its last digit; a bit less than three digits allow."""
 _LEAST = 2.0**-103
-"""The smallest magnitude for which ``LARGEST / magnitude`` is finite, and the unit of the last digit is normal."""
+"""The smallest magnitude that is told from 0: the factor to units is finite, and the unit is a normal number."""
 _BASE, _HALF = 256, 128
 
 
@@ -37,12 +37,16 @@ def weight_product(
     *,
     transposed: bool = False,
     block_size: int = 0,
+    digits: int = 3,
 ) -> Tensor:
     """``a [..., m, k]`` times the matrix ``(codes - zero) * scale`` in f32.
 
     ``codes`` is ``[k, n]``, or ``[n, k]`` if ``transposed``. ``scale`` and ``zero`` are one number, one for each
     column, or one for each column of each block of ``block_size`` rows (in the order of dimensions of ``codes``).
+    ``digits``: as many are enough to write ``a`` (``BlockDigits``).
     """
+    if digits not in LARGEST:
+        raise BadProgram(f"WeightProduct with {digits} digits: there are 2 and 3")
     if codes.ndim != 2 or a.dtype != f32 or not codes.dtype.is_int or codes.dtype.bits > 8:
         raise BadProgram(f"WeightProduct of {a} and {codes}: a product of f32 by a matrix of small integers is needed")
     axis = int(transposed) if block_size else int(not transposed)
@@ -71,13 +75,16 @@ def unpack_codes(x: Tensor) -> Tensor:
 
 
 @operator("BlockDigits", FusionKind.OPAQUE)
-def block_digits(x: Tensor, *, block: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The numbers ``x [..., k]`` as digits, and the unit and the sum of each ``block`` of them, in that unit.
+def block_digits(x: Tensor, *, block: int, digits: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The numbers ``x [..., k]`` in ``digits`` (2 or 3), least significant first, and the unit and the sum of each
+    ``block`` of them, in that unit.
 
-    Digits (i8) are ``[..., 3, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``. A block with an infinity or NaN gets a unit that makes all products with it NaN.
+    Digits (i8) are ``[..., digits, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``.
+    A block with an infinity or NaN gets a unit that makes all products with it NaN.
     """
-    if x.dtype != f32 or not x.ndim or block < 1:
-        raise BadProgram(f"BlockDigits of {x} in blocks of {block}: rows of f32 and positive blocks are needed")
+    if x.dtype != f32 or not x.ndim or block < 1 or digits not in LARGEST:
+        raise BadProgram(f"BlockDigits of {x} in {digits} digits and blocks of {block}: rows of f32 are needed")
+    largest, offset = LARGEST[digits], _HALF * sum(_BASE**place for place in range(digits))
     *rows, depth = x.shape
     blocks = simplified((depth + (block - 1)) // block)
     is_whole = isinstance(depth, Const) and int(depth.value) % block == 0
@@ -92,26 +99,26 @@ def block_digits(x: Tensor, *, block: int) -> tuple[Tensor, Tensor, Tensor]:
         return te.max(unary(UnaryOp.ABS, at(index[:-1], index[-1] * block + inner.var)), axis=inner)
 
     most = tensor((*rows, blocks), magnitude, name="most")
-    unit = tensor(most.shape, lambda index: maximum(most[index], const(_LEAST, f32)) / LARGEST, name="unit")
+    unit = tensor(most.shape, lambda index: maximum(most[index], const(_LEAST, f32)) / largest, name="unit")
 
     def word(index: Index) -> Expr:
         *row, place = index
-        factor = const(LARGEST, f32) / maximum(most[(*row, place // block)], const(_LEAST, f32))
+        factor = const(largest, f32) / maximum(most[(*row, place // block)], const(_LEAST, f32))
         return cast(unary(UnaryOp.ROUND, at(tuple(row), place) * factor), i32)
 
     words = tensor((*rows, simplified(blocks * block)), word, name="words")
 
     def digit(index: Index) -> Expr:
         *row, position, place = index
-        moved = words[(*row, place)] + _HALF * (1 + _BASE + _BASE * _BASE)  # not negative; each digit is then 128 less
+        moved = words[(*row, place)] + offset  # not negative, and each digit is then 128 less
         return cast(((moved >> cast(position * 8, i32)) & (_BASE - 1)) - _HALF, i8)
 
     def counting(index: Index) -> Reduction:
         return te.sum(words[(*index[:-1], index[-1] * block + counted.var)], axis=counted)
 
-    digits = tensor((*rows, const(DIGITS), simplified(blocks * block)), digit, name="digits")
+    written = tensor((*rows, const(digits), simplified(blocks * block)), digit, name="digits")
     total = tensor(most.shape, counting, name="total")
-    return digits, unit, tensor(most.shape, lambda index: cast(total[index], f32), name="sums")
+    return written, unit, tensor(most.shape, lambda index: cast(total[index], f32), name="sums")
 
 
 @operator("BlockProducts", FusionKind.CONTRACTION)
@@ -128,7 +135,7 @@ def block_products(
     panels, steps, width, group = codes.shape
     blocks, groups = unit.shape[-1], simplified(depth // (steps * group))
     is_whole = same_extent(depth, groups * steps * group) and groups in (const(1), const(2))
-    if not is_whole or count != const(DIGITS) or (digits.dtype, codes.dtype) != (i8, u8):
+    if not is_whole or count not in (const(2), const(3)) or (digits.dtype, codes.dtype) != (i8, u8):
         raise BadProgram(f"BlockProducts of {digits} and {codes}: digits (i8) and codes (u8) of equal steps are needed")
     in_block, in_step = simplified(steps // blocks), int(str(groups)) * GROUP
     step, inner = te.reduce_axis((0, in_block), name="k"), te.reduce_axis((0, group), name="g")
@@ -149,13 +156,50 @@ def block_products(
 
     def scaled(index: Index) -> Reduction:
         *row, column = index
-        low, middle, high = (products[(*row, const(place), block.var, column)] for place in range(DIGITS))
-        whole = cast(high, f32) * float(_BASE * _BASE) + cast(middle * _BASE + low, f32)
+        low, middle, *high = (products[(*row, const(p), block.var, column)] for p in range(int(str(count))))
+        whole = cast(middle * _BASE + low, f32)
+        if high:
+            whole = cast(high[0], f32) * float(_BASE * _BASE) + whole
         place = column // width, block.var // shared, column % width
         neutral = cast(zero[place] if zero.ndim else zero[()], f32)
         left = whole - neutral * sums[(*row, block.var)]
         return te.sum(left * (unit[(*row, block.var)] * scale[place]), axis=block)
 
     result = tensor((*rows, padded), scaled, name="scaled")
+    shape = (*rows, const(columns))
+    return result if shape == result.shape else tensor(shape, lambda index: result[index])
+
+
+@operator("CodeProducts", FusionKind.CONTRACTION)
+def code_products(
+    a: Tensor, codes: Tensor, scale: Tensor, zero: Tensor, *, columns: int, in_byte: int, block_size: int
+) -> Tensor:
+    """``a [..., k]`` (f32) times a weight in panels that is dequantized on its way: ``[..., columns]``.
+
+    ``codes`` (u8) are ``[panels, k / in_byte, width]``: one, or two rows in a byte, the first one in the lower half.
+    ``scale`` (f32) is ``[panels, k / block_size, width]``, and so is ``zero``, unless it is one number.
+    """
+    if a.dtype != f32 or not a.ndim or codes.dtype != u8 or codes.ndim != 3 or in_byte not in (1, 2):
+        raise BadProgram(f"CodeProducts of {a} and {codes}: rows of f32, and codes (u8) in panels are needed")
+    *rows, depth = a.shape
+    panels, steps, width = codes.shape
+    if not same_extent(steps, simplified((depth + (in_byte - 1)) // in_byte)):
+        raise BadProgram(f"CodeProducts of {a} and {codes}: {depth} columns against {steps} rows of {in_byte} codes")
+
+    def dequantized(index: Index) -> Expr:
+        panel, row, column = index
+        code, place = codes[panel, row // in_byte, column], (panel, row // block_size, column)
+        if in_byte == 2:
+            code = (code >> cast(row % 2 * 4, u8)) & const(15, u8)
+        return (cast(code, f32) - cast(zero[place] if zero.ndim else zero[()], f32)) * scale[place]
+
+    weight = tensor((panels, depth, width), dequantized, name="weight")
+    k = te.reduce_axis((0, depth), name="k")
+
+    def product(index: Index) -> Reduction:
+        *row, column = index
+        return te.sum(a[(*row, k.var)] * weight[column // width, k.var, column % width], axis=k)
+
+    result = tensor((*rows, simplified(panels * width)), product, name="product")
     shape = (*rows, const(columns))
     return result if shape == result.shape else tensor(shape, lambda index: result[index])

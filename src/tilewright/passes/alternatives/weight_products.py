@@ -1,9 +1,9 @@
-"""Products with weights of 4 or 8 bits: in integers, with weights packed as they are; or in floats.
+"""Products with weights of 4 or 8 bits, which are packed as they are: in integers, or in floats.
 
-``BlockDigits`` writes numbers with three digits, so that ``vpdpbusd`` sums up products of digits and codes exactly; the
-error is that of a number of 24 bits, relative to the largest of its block. A weight takes 4 bits if its codes are at
-most 15 apart, whatever type they had. Codes, scales and zero points are packed at compile time, in panels of columns
-that the kernel reads from the first byte to the last.
+``BlockDigits`` writes numbers with two or three digits, so that ``vpdpbusd`` sums up products of digits and codes
+exactly; the error is that of a number of 16 or 24 bits, relative to the largest of its block. A weight takes 4 bits if
+its codes are at most 15 apart, whatever type they had. Codes, scales and zero points are packed at compile time, in
+panels of columns that the kernel reads from the first byte to the last.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.ops.operator import require
-from tilewright.ops.weight_products import DIGITS, GROUP
+from tilewright.ops.weight_products import GROUP
 from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
 from tilewright.passes.blocks import points
 
@@ -29,6 +29,8 @@ _MORE = 1.05
 """Panels may have so many times the columns of the weight."""
 
 
+_CONVERSION = 4
+"""Operations to convert a code, in multiply-adds."""
 _OTHER_ERRORS = Errors(has_own_terms=False)
 """As large as those of f32: nothing is required in exchange."""
 
@@ -41,25 +43,26 @@ class InDigits:
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op != _PRODUCT or dot_products(facts.target).get("vpdpbusd_nibbles") is None:
             return
-        plan = _Plan.of(_Weight.of(node, facts.constants))
-        if plan is not None:
-            products = points(node.outputs[0].shape) * plan.depth * DIGITS // GROUP
-            words = plan.depth * plan.columns // (GROUP * plan.groups)
+        blocks = _Blocks.of(_Weight.of(node, facts.constants))
+        if blocks is not None:
+            codes = blocks.weight.codes
+            products = points(node.outputs[0].shape) * len(codes) * _digits(node) // GROUP
+            words = codes.size // (GROUP * blocks.weight.in_byte)
             yield Way(self.name, sum_cycles(products, words, facts.target), make=_in_digits, errors=_OTHER_ERRORS)
 
 
 class InFloats:
-    """As a product of floats."""
+    """As a product of floats, to which the codes are converted a strip of columns at a time: for any target."""
 
-    name = "weights in floats"
+    name = "codes in floats"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op == _PRODUCT:
             codes = node.inputs[1]
             assert codes is not None, "a product has two operands"
-            depth = points(codes.shape) // max(1, points(node.outputs[0].shape[-1:]))
-            cycles = sum_cycles(points(node.outputs[0].shape) * depth, points(codes.shape), facts.target)
-            yield Way(self.name, cycles, make=_in_floats)
+            products = points(node.outputs[0].shape) * points(codes.shape) // max(1, points(node.outputs[0].shape[-1:]))
+            conversions = _CONVERSION * points(codes.shape)
+            yield Way(self.name, sum_cycles(products + conversions, 0, facts.target), make=_in_floats)
 
 
 IN_DIGITS, IN_FLOATS = InDigits(), InFloats()
@@ -95,36 +98,53 @@ class _Weight:
         scales, zeros = (np.broadcast_to(array.astype(np.float32), shape) for array in (scale, zero))
         return _Weight(codes, scales, zeros, rows)
 
-    def in_floats(self) -> NDArray[np.float32]:
-        """As it is multiplied."""
-        scale, zero = (np.repeat(array, self.size, axis=0)[: len(self.codes)] for array in (self.scale, self.zero))
-        return (self.codes.astype(np.float32) - zero) * scale
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """A weight, and how it is packed."""
-
-    weight: _Weight
-    groups: int
-    """Groups of rows whose codes share bytes."""
-    block: int
-    """Rows whose products are summed up in i32."""
-
-    @property
-    def depth(self) -> int:
-        """Rows."""
-        return self.weight.codes.shape[0]
-
-    @property
-    def columns(self) -> int:
-        """Columns."""
-        return self.weight.codes.shape[1]
-
     @property
     def lowest(self) -> int:
         """The code that is stored as 0."""
-        return int(self.weight.codes.min())
+        return int(self.codes.min()) if self.codes.size else 0
+
+    @property
+    def in_byte(self) -> int:
+        """Codes that share a byte: two if they are near each other."""
+        return 2 if self.codes.size and int(self.codes.max()) - int(self.codes.min()) < 1 << 4 else 1
+
+    @property
+    def width(self) -> int:
+        """Columns of a panel."""
+        columns, wide = self.codes.shape[1], (WIDEST, WIDEST // 2, LANES)
+        return next((w for w in wide if -(-columns // w) * w <= _MORE * columns), LANES)
+
+    def padded_codes(self, step: int) -> NDArray[np.uint8]:
+        """``[rows, panels, width]``, from 0 on, with zeros up to a multiple of ``step`` rows and in the last panel."""
+        depth, columns = self.codes.shape
+        panels = -(-columns // self.width)
+        codes = np.zeros((-(-depth // step) * step, panels * self.width), np.uint8)
+        codes[:depth, :columns] = self.codes.astype(np.int16) - self.lowest
+        return codes.reshape(len(codes), panels, self.width)
+
+    def in_panels(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
+        """``[panels, scales, width]``."""
+        panels = -(-array.shape[1] // self.width)
+        padded = np.zeros((len(array), panels * self.width), np.float32)
+        padded[:, : array.shape[1]] = array
+        return np.ascontiguousarray(padded.reshape(len(array), panels, self.width).transpose(1, 0, 2))
+
+    def packed_zero(self) -> Array:
+        """One number if all are equal; bytes if all are such; in panels."""
+        zero = self.zero - np.float32(self.lowest)
+        if not zero.size or np.all(zero == zero.reshape(-1)[0]):
+            return np.array(zero.reshape(-1)[0] if zero.size else 0, np.float32)
+        packed = self.in_panels(zero)
+        are_bytes = np.all((packed >= 0) & (packed <= 255) & (packed == np.rint(packed)))
+        return packed.astype(np.uint8) if are_bytes else packed
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """A weight for ``BlockProducts``: in ``block`` rows whose products are summed up in i32."""
+
+    weight: _Weight
+    block: int
 
     @property
     def shared(self) -> int:
@@ -132,46 +152,27 @@ class _Plan:
         return -(-self.weight.size // self.block)
 
     @staticmethod
-    def of(weight: _Weight) -> "_Plan | None":
-        """How ``weight`` is packed; None if it is empty, or if its blocks are not whole steps."""
-        if not weight.codes.size:
-            return None
-        groups = 2 if int(weight.codes.max()) - int(weight.codes.min()) < 16 else 1
-        step, depth = GROUP * groups, len(weight.codes)
-        block = min(MOST_ROWS, -(-depth // step) * step) if weight.size == depth else _block(weight.size, step)
-        return None if block is None else _Plan(weight, groups, block)
+    def of(weight: _Weight) -> "_Blocks | None":
+        """The blocks of ``weight``; None if it is empty, or if they are not whole steps."""
+        step, depth = GROUP * weight.in_byte, len(weight.codes)
+        whole = min(MOST_ROWS, -(-depth // step) * step)
+        block = whole if weight.size == depth else _block(weight.size, step)
+        return None if block is None or not weight.codes.size else _Blocks(weight, block)
 
-    @property
-    def width(self) -> int:
-        """Columns of a panel."""
-        wide = (WIDEST, WIDEST // 2, LANES)
-        return next((w for w in wide if -(-self.columns // w) * w <= _MORE * self.columns), LANES)
-
-    def packed_codes(self) -> NDArray[np.uint8]:
+    def packed(self) -> NDArray[np.uint8]:
         """``[panels, steps, width, 4]``."""
-        step, width = GROUP * self.groups, self.width
-        steps, panels = -(-self.depth // self.block) * self.block // step, -(-self.columns // width)
-        codes = np.zeros((steps * step, panels * width), np.uint8)
-        codes[: self.depth, : self.columns] = self.weight.codes.astype(np.int16) - self.lowest
-        parts = codes.reshape(steps, self.groups, GROUP, panels, width).transpose(1, 3, 0, 4, 2)
-        return np.ascontiguousarray(parts[0] if self.groups == 1 else parts[0] | parts[1] << 4)
+        codes, groups = self.weight.padded_codes(self.block), self.weight.in_byte
+        parts = codes.reshape(-1, groups, GROUP, *codes.shape[1:]).transpose(1, 3, 0, 4, 2)
+        return _in_bytes(parts)
 
-    def in_panels(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
-        """``[panels, scales, width]``."""
-        panels = -(-self.columns // self.width)
-        padded = np.zeros((len(array), panels * self.width), np.float32)
-        padded[:, : self.columns] = array
-        return np.ascontiguousarray(padded.reshape(len(array), panels, self.width).transpose(1, 0, 2))
 
-    def packed_zero(self) -> Array:
-        """One number if all are equal; bytes if all are such; in panels."""
-        zero = self.weight.zero - np.float32(self.lowest)
-        first = zero.reshape(-1)[0]
-        if np.all(zero == first):
-            return np.array(first, np.float32)
-        packed = self.in_panels(zero)
-        are_bytes = np.all((packed >= 0) & (packed <= 255) & (packed == np.rint(packed)))
-        return packed.astype(np.uint8) if are_bytes else packed
+def _in_bytes(parts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The first part, or two in bytes: the second one in the upper halves."""
+    return np.ascontiguousarray(parts[0] if len(parts) == 1 else parts[0] | parts[1] << np.uint8(4))
+
+
+def _digits(node: Node) -> int:
+    return int(str(dict(node.attributes).get("digits", 3)))
 
 
 def _block(size: int, step: int) -> int | None:
@@ -181,20 +182,31 @@ def _block(size: int, step: int) -> int | None:
 
 
 def _in_digits(node: Node, building: Building) -> None:
-    plan = _Plan.of(_Weight.of(node, building.constants))
+    blocks = _Blocks.of(_Weight.of(node, building.constants))
     a, result = node.inputs[0], node.outputs[0].name
-    assert plan is not None and a is not None, "see `InDigits`"
+    assert blocks is not None and a is not None, "see `InDigits`"
     names = [building.names.fresh(f"{result}.{part}") for part in ("digits", "unit", "sums")]
-    digits = make_node(require("BlockDigits"), [a], names, {"block": plan.block}, node.source)
+    options = {"block": blocks.block, "digits": _digits(node)}
+    digits = make_node(require("BlockDigits"), [a], names, options, node.source)
     building.append(digits)
-    packed = (plan.packed_codes(), plan.in_panels(plan.weight.scale), plan.packed_zero())
-    weight = [building.constant(f"{result}.weight", array) for array in packed]
-    attributes = {"columns": plan.columns, "shared": plan.shared}
+    weight = _constants(node, building, blocks.weight, blocks.packed())
+    attributes = {"columns": blocks.weight.codes.shape[1], "shared": blocks.shared}
     building.add(require("BlockProducts"), [*digits.outputs, *weight], node, "product", attributes)
     building.finish(node)
 
 
 def _in_floats(node: Node, building: Building) -> None:
-    weight = building.constant(f"{node.outputs[0].name}.weight", _Weight.of(node, building.constants).in_floats())
-    building.add(require("MatMul"), [node.inputs[0], weight], node, "product")
+    weight = _Weight.of(node, building.constants)
+    in_byte, size = weight.in_byte, max(1, weight.size)
+    codes = weight.padded_codes(in_byte)
+    packed = _in_bytes(codes.reshape(-1, in_byte, *codes.shape[1:]).transpose(1, 2, 0, 3))
+    attributes = {"columns": weight.codes.shape[1], "in_byte": in_byte, "block_size": size}
+    inputs = [node.inputs[0], *_constants(node, building, weight, packed)]
+    building.add(require("CodeProducts"), inputs, node, "product", attributes)
     building.finish(node)
+
+
+def _constants(node: Node, building: Building, weight: _Weight, codes: Array) -> list[Value]:
+    """Codes, scales and zero points."""
+    arrays = (codes, weight.in_panels(weight.scale), weight.packed_zero())
+    return [building.constant(f"{node.outputs[0].name}.weight", array) for array in arrays]

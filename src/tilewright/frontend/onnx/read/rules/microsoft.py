@@ -17,6 +17,8 @@ from tilewright.ops.shapes import normalize_axis
 Codes: TypeAlias = NDArray[np.uint8]
 
 DOMAIN = "com.microsoft"
+_HALVES = 2
+"""The first ``accuracy_level`` that permits numbers of 16 bits (4: of 8 bits)."""
 
 
 def _integer(request: Request, name: str, default: int | None = None) -> int:
@@ -78,7 +80,8 @@ def _matmul_n_bits(request: Request) -> Sequence[Value]:
         codes, given = codes[:, order], request.apply("Gather", given, request.constant(order), axis=-1)
     arrays: tuple[Array, ...] = (np.ascontiguousarray(codes), scale, zero)
     weight = map(request.constant, arrays)
-    product = request.apply("WeightProduct", given, *weight, transposed=True, block_size=size)
+    digits = 2 if _integer(request, "accuracy_level", 0) >= _HALVES else 3
+    product = request.apply("WeightProduct", given, *weight, transposed=True, block_size=size, digits=digits)
     bias = request.optional(5)
     if bias is not None:
         product = request.apply("Add", product, request.apply("Cast", bias, to=f32))

@@ -37,6 +37,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "BlockDigits": _COMPILED,
     "BlockProducts": _COMPILED,
     "ChannelGroups": _COMPILED,
+    "CodeProducts": _COMPILED,
     "CumProd": _NEWER,
     "DotConvolution": _COMPILED,
     "DotProducts": _COMPILED,
