@@ -172,11 +172,21 @@ def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:
 
 def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list[Tensor]:
     """``outputs``, with elements of ``roots`` that only pass through other tensors (a transpose, say) read directly."""
+
+    def directly(source: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+        origin = _origin(source, indices)
+        return Read(*origin) if origin[0] in roots else None
+
+    return with_reads(outputs, directly)
+
+
+def with_reads(outputs: Sequence[Tensor], instead: Callable[[Tensor, tuple[Expr, ...]], Expr | None]) -> list[Tensor]:
+    """``outputs``, with what ``instead`` gives in place of reads of a tensor at some indices; None: they stay."""
     made: dict[Tensor, Tensor] = {}
 
     def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
-        origin = _origin(source, indices)
-        return Read(*origin) if origin[0] in roots else Read(made[source], indices)
+        changed = instead(source, indices)
+        return Read(made[source], indices) if changed is None else changed
 
     for op, tensors in _operations(outputs):
         is_compute = isinstance(op, Compute)

@@ -29,7 +29,7 @@ class Direct:
         if others or len(result.shape) < 3:
             yield Way(self.name)
         elif node.op.has(Trait.SUMS_CHANNELS):
-            yield from _sums(node, facts.target)
+            yield from _sums(node, facts)
         elif node.op == _BY_PHASES and isinstance(result.shape[1], Const):
             yield _phase_sums(node, facts.target)
         elif _follows(node, facts):
@@ -45,16 +45,19 @@ def _in_blocks(node: Node, cycles: float, reads: Reads) -> Way:
     return Way(AS_IT_IS, cycles, is_blocked=True, reads=reads)
 
 
-def _sums(node: Node, target: Target) -> Iterator[Way]:
+def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     """In blocks of filters, or by rows. If each channel has its own filter, data have the layout of the result."""
-    result, weight, data = node.outputs[0], node.inputs[1], node.inputs[0]
+    result, weight, data, target = node.outputs[0], node.inputs[1], node.inputs[0], facts.target
     assert weight is not None and data is not None, "sums over channels have data and a weight"
     cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
+    machine = target.machine
     own = weight.shape[1] == ONE and dict(node.attributes).get("group", 1) != 1
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         reads = Reads.BLOCKED if own else _reads_of_blocks(node, target)
-        yield _in_blocks(node, cycles * filled_blocks(result, target), reads)
-    machine = target.machine
+        copying = (
+            0.0 if weight in facts.constants else machine.copy_cycles * points(weight.shape) / width_of(weight, target)
+        )
+        yield _in_blocks(node, copying + cycles * filled_blocks(result, target), reads)
     by_rows = machine.element_by_rows * _filled_rows(result, target) if own else machine.sum_by_rows
     yield Way(AS_IT_IS, cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
 
