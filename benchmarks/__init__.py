@@ -27,6 +27,8 @@ metaschedule.py   a network tuned by TVM, and by Tilewright in less time: `pytho
 cost_model/    what is learned from records of two networks, and how well: `python -m benchmarks.cost_model`
 scoring.py     candidates that are rated a second: `python -m benchmarks.scoring`
 unseen/        sixteen programs that no template names, searched and by PyTorch: `python -m benchmarks.unseen`
+cases.py       random single operators by the fastest peers, sorted by loss: `python -m benchmarks.cases`
+case_families.py   what draws them
 odd_shapes.py  what the zoo's contractions keep of their rate with one more of each: `python -m benchmarks.odd_shapes`
 serving.py     an artifact's start, and many threads on one model: `python -m benchmarks.serving`
 minilm.py      MiniLM-L6 at 16 and 128 tokens, 1 and 2 threads: `python -m benchmarks.minilm`

@@ -436,6 +436,7 @@ PRIMITIVES: Mapping[str, tuple[object, ...]] = {
     "pad": ("C", (4, 4, 4)),
     "storage_align": ("C", "C", 0, 4, 1),
     "skip_zeros": ("C",),
+    "skip_padding": ("C", (1, 1, 1)),
     "double_buffer": ("C",),
     "lower_virtual_thread": ("y",),
     "place_barriers": (),

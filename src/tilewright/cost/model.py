@@ -119,7 +119,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
     """Cycles of a register tile's nest on one core."""
     machine = target.machine
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
-    arithmetic = np.zeros(len(population))
+    arithmetic, remaining = np.zeros(len(population)), _remaining(facts, population)
     start = np.where(population.column("unroll") == 1, machine.unrolled_start, machine.tile_start)
     for vector_size, vector_count in _pieces(facts.vector, lanes):
         vectors = -(-vector_size // registers.lanes)
@@ -129,12 +129,22 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                 if facts.is_window:
                     one = _window(facts, population, row_size, vectors, target)
                 else:
-                    one = _contraction(facts, row_size, vectors * panel_size, target)
+                    one = remaining * _contraction(facts, row_size, vectors * panel_size, target)
                 arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
             arithmetic += vector_count * panel_count * _waiting(facts, population, vectors * panel_size, target)
     if facts.crosses:
         arithmetic = np.where(panels > machine.crossed_panels, machine.scattered * arithmetic, arithmetic)
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
+
+
+def _remaining(facts: TileFacts, population: Population) -> Cycles:
+    """The share of the terms that are not left out as padding."""
+    result = np.ones(len(population))
+    for knob, sliding in facts.slidings:
+        sizes = population.column(knob) if knob else np.ones(len(population), np.int64)
+        different, places = np.unique(sizes, return_inverse=True)
+        result *= np.array([sliding.share(int(size)) for size in different])[places]
+    return result
 
 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:
@@ -206,10 +216,11 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     that does not depend on it again, from the level that still has it."""
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     order = population.column("order")
-    strip = lanes * panels * float(facts.reduction * facts.itemsize)
-    line = float(facts.reduction * facts.itemsize) * facts.overlap.stride / facts.overlap.taps
+    depth = _remaining(facts, population) * facts.reduction * facts.itemsize
+    strip = lanes * panels * depth
+    line = depth * facts.overlap.stride / facts.overlap.taps
     band, image = rows * line, facts.rows * line
-    matrix = float(facts.vector * facts.panels * facts.reduction * facts.itemsize)
+    matrix = facts.vector * facts.panels * depth
     column_tiles = -(-facts.vector // lanes) * -(-facts.panels // panels)
     row_tiles = -(-facts.rows // rows)
     rate = _Rates(target, registers.lanes * facts.itemsize)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.dtypes import DType
-from tilewright.kernels.relayout import operations, origin_of, output_of, rewired, with_reads, with_values
+from tilewright.kernels.relayout import operations, origin_of, output_of, rewired, rewritten, with_values
 from tilewright.ops.build import tensor as tensor_of
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, cast, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -68,7 +68,7 @@ class _Narrowing:
                 return
             case Compute():
                 own = self._operand_dtype(op)
-                changed: Operation = with_values(op, lambda value: with_reads(value, self._reader(own)))
+                changed: Operation = with_values(op, lambda value: rewritten(value, self._reader(own)))
             case _:
                 changed = rewired(op, {t: self._widened(t) for t in self.made})
         self.made.update((t, t if changed is op else output_of(changed, t)) for t in tensors)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
+from tilewright.kernels.padding import Sliding, slidings
 from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.kernels.tiling import Order, Plan, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.transposes import crossed_axis
@@ -47,6 +48,11 @@ class Nest(ABC):
     @abstractmethod
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """Apply primitives to ``s``; ``values`` by the knobs' names."""
+
+    @property
+    def changes_operands(self) -> bool:
+        """Whether it has to be scheduled before the nests that compute what it reads."""
+        return False
 
     def allowed(self, population: Population) -> BoolArray:
         """Which of these choices are valid; by default all."""
@@ -90,7 +96,8 @@ class Nests:
             raise ScheduleError(f"{len(choices)} choices are not one for each of {_listed(self.nests)}")
         for nest, choice in zip(self.nests, choices, strict=True):
             nest.check(choice)
-        for nest, choice in zip(self.nests, choices, strict=True):
+        chosen = sorted(zip(self.nests, choices, strict=True), key=lambda pair: not pair[0].changes_operands)
+        for nest, choice in chosen:
             nest.schedule(s, dict(zip((knob.name for knob in nest.knobs), choice, strict=True)))
 
     def generate(self, s: Schedule, config: Config) -> None:
@@ -160,6 +167,9 @@ class TileFacts:
     """Whether a value is selected by its position (padding)."""
     row_bytes: int = 0
     """Stride between rows of the broadcast operand; 0 if unknown."""
+    slidings: tuple[tuple[str, Sliding], ...] = ()
+    """The axes along which terms read padding, if there are many such; each with the knob whose neighbours leave out a
+    term together, if there is one."""
 
     @staticmethod
     def of(block: Block, roles: Roles, program: Program) -> "TileFacts":
@@ -189,7 +199,27 @@ class TileFacts:
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
             any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
             _row_bytes(block, roles, extents),
+            _slidings(program, block, roles) if isinstance(roles, Contraction) else (),
         )
+
+    def remaining(self, sizes: Mapping[str, int]) -> float:
+        """The share of the terms that tiles of these ``sizes``, by knob, do not leave out as padding."""
+        return prod(sliding.share(sizes.get(knob, 1)) for knob, sliding in self.slidings)
+
+
+LEAST_PADDING = 0.1
+"""The share of terms that read padding from which on they are left out: each test of it costs code."""
+
+
+def _slidings(program: Program, block: Block, roles: Roles) -> tuple[tuple[str, Sliding], ...]:
+    knobs, found = _knobs_of(roles), slidings(program, block)
+    are_many = prod(sliding.share(1) for sliding in found.values()) <= 1 - LEAST_PADDING
+    return tuple((knobs.get(place, ""), sliding) for place, sliding in found.items()) if are_many else ()
+
+
+def _knobs_of(roles: Roles) -> dict[int | None, str]:
+    """The knobs for the extents of a tile, by the axes."""
+    return {roles.vector: "lanes", roles.rows: "rows", roles.panels: "panels"}
 
 
 def _streamed(roles: Roles, program: Program) -> int:
@@ -292,6 +322,11 @@ class Tiles(Nest):
         """The reduction block."""
         return BlockRef(self.name)
 
+    @property
+    def changes_operands(self) -> bool:
+        """See ``Nest``: padding that is left out is not made."""
+        return bool(self.facts.slidings)
+
     def allowed(self, population: Population) -> BoolArray:
         """Checks that accumulators, a row of the panel and a broadcast fit in the registers, and that a copy is not a
         stream."""
@@ -311,9 +346,16 @@ class Tiles(Nest):
         """Schedule by ``plan``; ``pack``, ``prefetch``: values of these knobs."""
         if pack and isinstance(self.roles, Contraction):
             pack_panel(s, self.anchor, self.roles.panel, plan.tile.lanes)
+        self._skip_padding(s, plan.tile)
         schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
         if prefetch and isinstance(self.roles, Contraction):
             s.prefetch(self.roles.panel, self.stream_ahead, prefetch)
+
+    def _skip_padding(self, s: Schedule, tile: Tile) -> None:
+        sizes = {"lanes": tile.lanes, "rows": tile.rows, "panels": tile.panels}
+        if self.instruction is None and self.facts.remaining(sizes) <= 1 - LEAST_PADDING:
+            knobs, axes = _knobs_of(self.roles), block_at(s.program, self.anchor).stmt.axes
+            s.skip_padding(self.anchor, [sizes.get(knobs.get(place, ""), 1) for place, _ in enumerate(axes)])
 
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:

@@ -208,13 +208,19 @@ def _rows(op: Compute, indices: tuple[Expr, ...]) -> int | None:
 
 def _is_panel(op: Compute, source: Tensor) -> bool:
     """Whether ``source`` is the second factor of the sum of products ``op``."""
+    read = second_factor(op)
+    return read is not None and read.source is source
+
+
+def second_factor(op: Compute) -> Read | None:
+    """The second factor of ``op``, if it is a sum of products of two elements."""
     match op.reduction.sources[0] if op.reduction else None:
         case Binary(BinaryOp.MUL, Read() | Cast(Read()), Read() as read) | Binary(
             BinaryOp.MUL, Read() | Cast(Read()), Cast(Read() as read)
         ):
-            return read.source is source
+            return read
         case _:
-            return False
+            return None
 
 
 def _extent(axis: IterVar) -> int | None:

@@ -172,15 +172,25 @@ def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:
 
 def dissolve_views(outputs: Sequence[Tensor], roots: Collection[Tensor]) -> list[Tensor]:
     """``outputs``, with elements of ``roots`` that only pass through other tensors (a transpose, say) read directly."""
+
+    def directly(source: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+        origin = origin_of(source, indices)
+        return Read(*origin) if origin[0] in roots else None
+
+    return with_reads(outputs, directly)
+
+
+def with_reads(outputs: Sequence[Tensor], instead: Callable[[Tensor, tuple[Expr, ...]], Expr | None]) -> list[Tensor]:
+    """``outputs``, with what ``instead`` gives in place of reads of a tensor at some indices; None: they stay."""
     made: dict[Tensor, Tensor] = {}
 
     def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
-        origin = origin_of(source, indices)
-        return Read(*origin) if origin[0] in roots else Read(made[source], indices)
+        changed = instead(source, indices)
+        return Read(made[source], indices) if changed is None else changed
 
     for op, tensors in operations(outputs):
         is_compute = isinstance(op, Compute)
-        changed = with_values(op, lambda value: with_reads(value, read)) if is_compute else rewired(op, made)
+        changed = with_values(op, lambda value: rewritten(value, read)) if is_compute else rewired(op, made)
         made.update((t, t if changed is op else output_of(changed, t)) for t in tensors)
     return [made[tensor] for tensor in outputs]
 
@@ -213,7 +223,7 @@ def output_of(op: Operation, tensor: Tensor) -> Tensor:
     return Tensor(op, tensor.output, tensor.name, tensor.dtype, shape)
 
 
-def with_reads(value: Expr, read: Callable[[Tensor, tuple[Expr, ...]], Expr]) -> Expr:
+def rewritten(value: Expr, read: Callable[[Tensor, tuple[Expr, ...]], Expr]) -> Expr:
     """``value`` with the result of ``read`` in place of each element of a tensor."""
 
     def leave(node: Expr) -> Expr | None:
@@ -274,7 +284,7 @@ def _computed(op: Compute, index_map: IndexMap | None, layouts: Layouts, made: M
         return Read(made[source], tuple(simplify(index, bounds) for index in packed))
 
     def change(value: Expr) -> Expr:
-        return with_reads(substitute(value, axes), read)
+        return rewritten(substitute(value, axes), read)
 
     changed = with_values(op, change)
     if index_map is None and not reduced.values:

@@ -13,6 +13,7 @@ from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
+from tilewright.kernels.run_time_weights import Copied, copied_weights
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.ops import Trait
@@ -120,6 +121,12 @@ def to_kernel(
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
     constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     dissolved = dissolve_views(results, constants)
+    if any(value in layouts for value in (*group.outputs, *unblocked)):
+        weights = copied_weights(dissolved, {*constants, *(inputs[v] for v in group.inputs if v in layouts)})
+    else:
+        weights = Copied(dissolved)
+    dissolved = weights.outputs
+    inputs = {value: weights.parameters.get(tensor, tensor) for value, tensor in inputs.items()}
     outputs, in_blocks = dissolved[: len(group.outputs)], dissolved[len(group.outputs) :]
     whole = _have_functional_form(results)
     plain = {v for v in group.inputs if v in layouts and not whole and is_row_major(layouts[v], v.shape)}
@@ -133,13 +140,13 @@ def to_kernel(
     stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
-    packings = constant_layouts(outputs, constants, stored, widths, groups)
+    packings = constant_layouts(outputs, {*constants, *weights.copies}, stored, widths, groups)
     placed = relayout(outputs, {**stored, **packings})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds, trusted=True)
     ranges = known_ranges(group.inputs, graph)
     program = without_known_checks(program, {inputs[v].name: limits for v, limits in ranges.items()})
-    packed = {constants[tensor]: packings[tensor] for tensor in packings}
+    packed = {constants[tensor]: packings[tensor] for tensor in packings if tensor in constants}
     return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
 
 

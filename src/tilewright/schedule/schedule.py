@@ -35,6 +35,7 @@ from tilewright.schedule.reverse_compute_at import reverse_compute_at
 from tilewright.schedule.rfactor import rfactor
 from tilewright.schedule.sampling import check_perfect_tile, sample_categorical, sample_perfect_tile
 from tilewright.schedule.set_scope import set_scope
+from tilewright.schedule.skip_padding import skip_padding
 from tilewright.schedule.skip_zeros import skip_zeros
 from tilewright.schedule.split import Factor, split, tile
 from tilewright.schedule.storage_align import storage_align
@@ -207,6 +208,12 @@ class Schedule:
     def skip_zeros(self, block: BlockLike) -> None:
         """Leave out the terms of a sum in which a constant factor is zero."""
         self._apply(_call(Primitive.SKIP_ZEROS, _block(block)), lambda: skip_zeros(self.program, _block(block)))
+
+    @_primitive
+    def skip_padding(self, block: BlockLike, groups: Sequence[int | Sampled]) -> None:
+        """Leave out the terms of a sum that read only padding, for groups of neighbours along each axis at once."""
+        call = _call(Primitive.SKIP_PADDING, _block(block), tuple(groups))
+        self._apply(call, lambda: skip_padding(self.program, _block(block), tuple(map(int, groups))))
 
     # --- buffers ------------------------------------------------------------------------------------------------
 

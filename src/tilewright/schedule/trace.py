@@ -40,6 +40,7 @@ class Primitive(Enum):
     RFACTOR = "rfactor"
     DECOMPOSE_REDUCTION = "decompose_reduction"
     SKIP_ZEROS = "skip_zeros"
+    SKIP_PADDING = "skip_padding"
     SET_SCOPE = "set_scope"
     PREFETCH = "prefetch"
     TRANSFORM_LAYOUT = "transform_layout"

@@ -329,6 +329,11 @@ class Stage:
         self._primitives.skip_zeros(self.block)
 
     @_primitive
+    def skip_padding(self, groups: Sequence[int | Sampled]) -> None:
+        """Leave out the terms of a sum that read only padding, for ``groups`` of neighbours along each axis at once."""
+        self._primitives.skip_padding(self.block, groups)
+
+    @_primitive
     def tensorize(self, axis: Axis, intrinsic: TensorIntrinsic | str) -> None:
         """Replace ``axis`` and its contents by ``intrinsic``."""
         self._primitives.tensorize(self.loop(axis), intrinsic)

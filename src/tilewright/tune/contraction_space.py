@@ -14,6 +14,7 @@ from tilewright.kernels.tiling import Order, outer_order
 from tilewright.loops.program import Program
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
+from tilewright.space.config import Config
 from tilewright.space.knobs import Knob, Value
 from tilewright.space.population import IntArray, Population
 from tilewright.space.space import Digits, Floats, Mask, Space
@@ -32,15 +33,24 @@ def contraction_space(naive: Program, target: Target, opened: Schedule, nests: N
     """The space of a naive program whose last nest is a contraction; ``opened``: the schedule in which its ``nests``
     were found.
 
-    Its producers are scheduled as by the compiler, in ``opened``.
+    Its producers are scheduled as by the compiler: in ``opened``, or after it if it changes what they compute.
     """
     choices = best(nests, target)
     values = [dict(zip((k.name for k in n.knobs), c, strict=True)) for n, c in zip(nests.nests, choices, strict=True)]
-    for before, decided in zip(nests.nests[:-1], values[:-1], strict=True):
-        before.schedule(opened, decided)
     blocks = TileBlocks.of(opened, nest)
-    knobs = blocks.knobs
-    return Space(naive, target, opened, blocks.generate, knobs, OfContraction.of(blocks, knobs, values[-1], target))
+
+    def schedule_producers(s: Schedule) -> None:
+        for before, decided in zip(nests.nests[:-1], values[:-1], strict=True):
+            before.schedule(s, decided)
+
+    def generate(s: Schedule, config: Config) -> None:
+        blocks.generate(s, config)
+        schedule_producers(s)
+
+    if not nest.changes_operands:
+        schedule_producers(opened)
+    knobs, known = blocks.knobs, OfContraction.of(blocks, blocks.knobs, values[-1], target)
+    return Space(naive, target, opened, generate if nest.changes_operands else blocks.generate, knobs, known)
 
 
 @dataclass(frozen=True, slots=True)

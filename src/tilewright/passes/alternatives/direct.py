@@ -51,12 +51,15 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     target, together = facts.target, facts.narrow.products(node)
     assert weight is not None and data is not None, "sums over channels have data and a weight"
     cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
+    machine = target.machine
     own = weight.shape[1] == ONE and dict(node.attributes).get("group", 1) != 1
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         # Products are added up in groups of channels, which must lie side by side.
         reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, target)
-        yield _in_blocks(node, cycles / together * filled_blocks(result, target), reads)
-    machine = target.machine
+        copying = (
+            0.0 if weight in facts.constants else machine.copy_cycles * points(weight.shape) / width_of(weight, target)
+        )
+        yield _in_blocks(node, copying + cycles / together * filled_blocks(result, target), reads)
     by_rows = machine.element_by_rows * _filled_rows(result, target) if own else machine.sum_by_rows
     yield Way(AS_IT_IS, cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
 

@@ -1,0 +1,87 @@
+"""What convolutions leave out as padding: counted, and computed without a change to the result."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import tilewright
+from tests.ops.nodes import NodeCase, check
+from tilewright.cost.analytic import schedule
+from tilewright.kernels.padding import Sliding, slidings
+from tilewright.loops.lower import lower
+from tilewright.ops.convolution import conv
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import all_blocks
+from tilewright.symbolic.expr import Extent
+from tilewright.target.target import Target
+from tilewright.tensor import build as te
+
+TARGET = Target.parse("x86_64,haswell")
+random = np.random.default_rng(7)
+
+
+def f(*shape: int) -> NDArray[np.float32]:
+    return random.uniform(-1, 1, shape).astype(np.float32)
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(1, 5), st.integers(0, 9), st.integers(1, 4))
+def test_shares_are_counted(outputs: int, taps: int, stride: int, dilation: int, pad: int, group: int) -> None:
+    extent = 5
+    sliding = Sliding(outputs, taps, frozenset({(stride, dilation, -pad), (-stride, -dilation, extent - 1 + pad)}))
+    kept = 0
+    for i in range(outputs):
+        first = i // group * group
+        for k in range(taps):
+            places = [j * stride + k * dilation - pad for j in range(first, first + group)]
+            kept += max(places) >= 0 and min(places) < extent
+    assert sliding.share(group) == pytest.approx(kept / (outputs * taps))
+
+
+def dilated(dilation: int, size: int = 16) -> Schedule:
+    x, w = te.placeholder((1, 8, size, size), name="x"), te.placeholder((8, 8, 3, 3), name="w")
+    return Schedule(lower([conv(x, w, pads=[dilation] * 4, dilations=[dilation] * 2)], inputs=[x, w]))
+
+
+def test_large_padding_is_skipped_and_little_is_not() -> None:
+    assert "skip_padding" in str(schedule(dilated(12), TARGET).trace)
+    assert "skip_padding" not in str(schedule(dilated(1, 32), TARGET).trace)
+
+
+def test_an_axis_of_unknown_extent_has_no_share() -> None:
+    x, w = te.placeholder((1, 8, Extent("n"), 16), name="x"), te.placeholder((8, 8, 3, 3), name="w")
+    program = lower([conv(x, w, pads=[12] * 4, dilations=[12] * 2)], inputs=[x, w])
+    *_, block = all_blocks(program.body)
+    assert [sliding.outputs for sliding in slidings(program, block).values()] == [16]
+
+
+CONVOLUTIONS: Sequence[NodeCase] = [
+    NodeCase("Conv", [f(1, 32, 16, 16)], {"pads": [12] * 4, "dilations": [12, 12]}, [f(32, 32, 3, 3)]),
+    NodeCase("Conv", [f(2, 16, 8, 9)], {"pads": [6, 4, 5, 7], "dilations": [6, 5]}, [f(48, 16, 3, 3), f(48)]),
+    NodeCase("Conv", [f(1, 3, 12, 12)], {"pads": [9] * 4, "dilations": [5, 3], "strides": [1, 2]}, [f(20, 3, 3, 5)]),
+    NodeCase("Conv", [f(1, 5, 40)], {"pads": [32, 32], "dilations": [32]}, [f(4, 5, 3)]),
+    NodeCase("Conv", [f(1, 16, 4, 5, 6)], {"pads": [2, 3, 4, 2, 3, 4], "dilations": [2, 3, 4]}, [f(16, 16, 3, 3, 3)]),
+    NodeCase("Conv", [f(1, 16, 8, 8), f(32, 16, 3, 3)], {"pads": [7] * 4, "dilations": [7, 7]}),
+]
+ONLY_SOME_TAPS: Sequence[NodeCase] = [
+    NodeCase("Conv", [f(1, 32, 6, 6)], {"pads": [8] * 4, "dilations": [8, 8]}, [f(32, 32, 3, 3), f(32)]),
+    NodeCase("Conv", [f(1, 16, 2, 2)], {"pads": [2] * 4}, [f(16, 16, 5, 5)]),
+    NodeCase("Conv", [f(1, 16, 3, 9)], {"pads": [4, 1, 0, 9], "dilations": [4, 1]}, [f(16, 16, 2, 3)]),
+    NodeCase("Conv", [f(1, 16, 1, 8)], {"pads": [1] * 4, "strides": [1, 2], "group": 4}, [f(24, 4, 3, 3)]),
+]
+
+
+@pytest.mark.parametrize("case", [*CONVOLUTIONS, *ONLY_SOME_TAPS], ids=str)
+def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", ONLY_SOME_TAPS, ids=str)
+def test_taps_that_are_always_outside_are_no_weights(case: NodeCase) -> None:
+    executable = tilewright.compile(case.model()).compiled.executable
+    assert sum(array.nbytes for array in executable.constants) < sum(
+        array.nbytes for array in case.constants if array is not None
+    )
