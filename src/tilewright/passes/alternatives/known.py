@@ -10,9 +10,20 @@ from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
+from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
 from tilewright.target.target import Target
 
-BUILT_IN: tuple[Alternative, ...] = (DIRECT, INTERLEAVED_PHASES, F2, F3, F4, IN_GROUPS, IN_WORDS)
+BUILT_IN: tuple[Alternative, ...] = (
+    DIRECT,
+    INTERLEAVED_PHASES,
+    F2,
+    F3,
+    F4,
+    IN_GROUPS,
+    IN_WORDS,
+    SCALED,
+    DEQUANTIZED,
+)
 """Equally cheap ones are preferred in this order."""
 
 GROUP = "tilewright.alternatives"

@@ -34,6 +34,7 @@ _NEWER = "it is newer than the opset that is written; compute it outside of the 
 _COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
 
 NOT_WRITTEN: Mapping[str, str] = {
+    "BlockedDotConvolution": _COMPILED,
     "ChannelGroups": _COMPILED,
     "CumProd": _NEWER,
     "DotConvolution": _COMPILED,
