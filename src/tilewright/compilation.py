@@ -23,6 +23,7 @@ from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
+from tilewright.ops import Trait
 from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
@@ -31,6 +32,7 @@ from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
+from tilewright.passes.quantized import raise_quantized
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
@@ -206,8 +208,10 @@ class _Planned:
 def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
     """``graph`` normalized, with composite operators, and with all rules applied that always reduce work."""
     watch(Stage.GRAPH, graph)
-    graph = normalize(keep_weights(graph))
+    graph = normalize(keep_weights(graph), kept=Trait.WIDENS)
     watch(Stage.NORMALIZE, graph)
+    if any(node.op.has(Trait.WIDENS) for node in graph.nodes):
+        graph = normalize(raise_quantized(graph))
     graph = eliminate_dead_code(recognize(graph))
     watch(Stage.RECOGNIZE, graph)
     graph = rewrite(graph, load_rules(ALGEBRA))

@@ -384,9 +384,16 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
         for single in filter(None, map(digit, index_map.results)):
             for v in free_vars(at[single.var]) & extents.keys():
                 extent = extents[v]
+                if not _counts_single(at[single.var], v):
+                    continue
                 if single.modulus and isinstance(extent, Const) and int(extent.value) % single.modulus == 0:
                     factors[v] = single.modulus
     return factors
+
+
+def _counts_single(index: Expr, v: Var) -> bool:
+    """Whether ``index`` grows by 1 with ``v``: then ``v`` runs along positions, not along whole blocks."""
+    return simplify(substitute(index, {v: v + 1}) - index, Bounds({})) == ONE
 
 
 def _reads_inside(op: Compute, spatial: _Axes, bounds: Bounds) -> bool:

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from tilewright.base.dtypes import i8, i32, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.operator import FusionKind, operator
+from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import same_extent, simplified
 from tilewright.ops.windows import window
+from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast, const, select
+from tilewright.symbolic.simplify import prove
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
@@ -62,7 +64,7 @@ def channel_groups(
     return tensor((x.shape[0], simplified((channels + (group - 1)) // group), *extents, const(group)), body)
 
 
-@operator("DotConvolution", FusionKind.CONTRACTION)
+@operator("DotConvolution", FusionKind.CONTRACTION, Trait.STORES_BLOCKS)
 def dot_convolution(
     a: Tensor, b: Tensor, *, filters: int, strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None
 ) -> Tensor:
@@ -89,3 +91,46 @@ def dot_convolution(
     return tensor(
         (a.shape[0], const(filters), *places), lambda index: product[(index[0], *index[2:], index[1])], name="by_filter"
     )
+
+
+@operator("BlockedDotConvolution", FusionKind.CONTRACTION, Trait.STORES_BLOCKS)
+def blocked_dot_convolution(
+    x: Tensor,
+    weight: Tensor,
+    around: Tensor | None = None,
+    *,
+    filters: int,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+) -> Tensor:
+    """A convolution of ``x [N, C, spatial...]`` (u8), padded with ``around`` (default 0), accumulated in i32.
+
+    ``weight [F/16, C/16, kernel..., 4, 16, 4]`` (i8): blocks of 16 channels, each in four groups of four. The result is
+    ``[N, filters, spatial...]``; padding filters of ``weight`` are not part of it. With channels in blocks of 16, four
+    channels of a group are adjacent in ``x``, and 16 filters in the result.
+    """
+    rank = x.ndim - 2
+    if rank < 1 or weight.ndim != rank + 5 or (x.dtype, weight.dtype) != (u8, i8):
+        raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: u8, and filters of i8 in blocks are needed")
+    strips, blocks, *kernel, groups, lanes, group = weight.shape
+    width = simplified(groups * group)
+    if not same_extent(x.shape[1], simplified(blocks * width)):
+        raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: it has not {blocks} blocks of {width} channels")
+    if not prove(as_expr(filters) <= strips * lanes, Bounds({})):
+        raise BadProgram(f"BlockedDotConvolution by {weight}: there are no {filters} filters")
+    sliding = window(x, tuple(kernel), strides, pads, dilations)
+    places = sliding.outputs(x.shape[2:])
+    source = sliding.padded(x, const(0, u8) if around is None else around[(ZERO,) * around.ndim], places)
+    extents = {"c": blocks, "s": groups, "g": group}
+    block, part, inner = (te.reduce_axis((0, extent), name=name) for name, extent in extents.items())
+    taps = sliding.taps()
+
+    def body(index: Index) -> Reduction:
+        batch, filter_, *outputs = index
+        channel = block.var * width + part.var * group + inner.var
+        left = source[(batch, channel, *sliding.positions(outputs, taps))]
+        right = weight[(filter_ // lanes, block.var, *(k.var for k in taps), part.var, filter_ % lanes, inner.var)]
+        return te.sum(cast(left, i32) * cast(right, i32), axis=(block, *taps, part, inner))
+
+    return tensor((x.shape[0], const(filters), *places), body)

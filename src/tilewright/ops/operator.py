@@ -95,6 +95,11 @@ class Trait(Flag):
     COMPOSITE = 2048
     """Is computed by nodes of other operators, which an alternative makes (``passes/alternatives``), and which have
     alternatives and layouts of their own."""
+    STORES_BLOCKS = 4096
+    """A sum over channels, with its filters packed for it, that can be computed in blocks of channels; its kernel can
+    store these plain."""
+    WIDENS = 8192
+    """The elements of the first input in a wider type: constants stay narrow until it is known who reads them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _rounded(value: Expr, zero_point: Expr | None, dtype: DType) -> Expr:
     return cast(whole if zero_point is None else whole + cast(zero_point, f32), dtype)
 
 
-@operator("DequantizeLinear", FusionKind.INJECTIVE)
+@operator("DequantizeLinear", FusionKind.INJECTIVE, Trait.WIDENS)
 def dequantize_linear(
     x: Tensor,
     scale: Tensor,

@@ -6,6 +6,7 @@ A value in blocks has its channels, the second dimension, in blocks as wide as a
 from enum import Enum, auto
 from math import prod
 
+from tilewright.base.dtypes import i32
 from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
 from tilewright.kernels.relayout import blocked, is_row_major
@@ -28,9 +29,12 @@ class Reads(Enum):
     """Either layout, with reads of plain data across blocks."""
 
 
+_WORD = i32.itemsize
+
+
 def width_of(value: Value, target: Target) -> int:
-    """The block width of ``value``."""
-    return target.vector_bits // (8 * value.dtype.itemsize)
+    """The block width of ``value``. Bytes are in blocks of words: they come from sums of words, or go into such."""
+    return target.vector_bits // (8 * (_WORD if value.dtype.itemsize == 1 else value.dtype.itemsize))
 
 
 def points(shape: tuple[Expr, ...]) -> int:

@@ -126,7 +126,8 @@ class _Fusion:
     def _may_follow(self, node: Node, anchor: Node) -> bool:
         """Whether ``node`` may be computed on a tile of ``anchor``'s result."""
         if node.outputs[0] in self._stored_plain:
-            return anchor.op.has(Trait.SUMS_CHANNELS) and node.outputs[0] not in self._taken
+            by_channels = anchor.op.has(Trait.SUMS_CHANNELS) or anchor.op.has(Trait.STORES_BLOCKS)
+            return by_channels and node.outputs[0] not in self._taken
         joins = self._may_join(node, anchor.outputs[0])
         return joins and (anchor.op.kind is FusionKind.INJECTIVE or _reads_in_place(node))
 

@@ -35,24 +35,28 @@ _SEEN_ELEMENTS = 64
 """Number of elements of a constant that are compared before all are hashed."""
 
 
-def normalize(graph: Graph) -> Graph:
-    """All passes, in the order in which each creates work for the next. Raises ``InvalidModel``."""
-    graph = eliminate_identities(canonical_slices(fold_constants(graph)))
+def normalize(graph: Graph, kept: Trait | None = None) -> Graph:
+    """All passes, in the order in which each creates work for the next. Raises ``InvalidModel``.
+
+    ``kept``: operators with this trait are not folded.
+    """
+    graph = eliminate_identities(canonical_slices(fold_constants(graph, kept)))
     return eliminate_dead_code(eliminate_common_subexpressions(graph))
 
 
-def fold_constants(graph: Graph) -> Graph:
+def fold_constants(graph: Graph, kept: Trait | None = None) -> Graph:
     """Constant folding: evaluates nodes whose inputs are all constants, by the te evaluator.
 
     Intermediates are dropped. Nodes beyond the size limit stay: the limit follows from the model alone, so that equal
-    models are compiled alike. Raises ``InvalidModel`` if one reads outside of its input.
+    models are compiled alike. Operators with the trait ``kept`` stay, too. Raises ``InvalidModel`` if a node reads
+    outside of its input.
     """
     constants, leaving = dict(graph.constants), frozenset(graph.outputs)
     readers = Counter(value for node in graph.nodes for value in set(node.inputs) if value is not None)
     left = max(MOST_FOLDED, 4 * sum(array.nbytes for array in graph.constants.values()))
     nodes: list[Node] = []
     for node in graph.nodes:
-        wanted = _bytes_if_foldable(node, constants)
+        wanted = None if kept is not None and node.op.has(kept) else _bytes_if_foldable(node, constants)
         if wanted is None or wanted > left or not leaving.isdisjoint(node.outputs):
             nodes.append(node)
             continue

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.base import dtypes
 from tilewright.base.arrays import Array
-from tilewright.base.dtypes import DType, Kind
+from tilewright.base.dtypes import DType, Kind, f32, f64
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -32,9 +32,12 @@ def _sigmoid(x: Array) -> Array:
     return np.where(np.signbit(x), small, 1.0) / (1.0 + small)
 
 
+_SMALLEST_NORMAL = {f32.numpy: 2.0**-126, f64.numpy: 2.0**-1022}
+
+
 def _flush(a: Array) -> Array:
     """0 of the same sign for subnormal numbers."""
-    return np.where(np.abs(a) < np.finfo(a.dtype).tiny, np.copysign(a.dtype.type(0), a), a)
+    return np.where(np.abs(a) < _SMALLEST_NORMAL[a.dtype], np.copysign(a.dtype.type(0), a), a)
 
 
 _ROUNDING: dict[UnaryOp, Callable[[Array], Array]] = {

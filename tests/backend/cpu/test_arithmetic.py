@@ -168,8 +168,18 @@ def test_f16_is_converted_to_integers_by_f32(kind: LoopKind) -> None:
     a, out, i = Buffer("a", dtypes.f16, (const(8),)), Buffer("out", dtypes.i16, (const(8),)), Var("i")
     program = Program("k", (a, out), Loop(i, const(8), Store(out, (i,), cast(Read(a, (i,)), dtypes.i16)), kind))
     text = CPU.listing(program, Target.parse("x86_64,sapphirerapids"), Stage.LLVM)
-    assert "fptosi.sat" in text
-    assert not re.search(r"fptosi\.sat[.\w]*f16", text)
+    assert re.search(r"fptosi (<8 x )?float", text)
+    assert not re.search(r"fpto[us]i.*(f16|half)", text)
+
+
+def test_vectors_of_bytes_are_saturated_by_instructions_for_vectors() -> None:
+    """LLVM computes ``fptoui.sat`` of vectors lane by lane if the lanes of the result are narrower than 32 bits."""
+    a, out, i = Buffer("a", dtypes.f32, (const(64),)), Buffer("out", dtypes.u8, (const(64),)), Var("i")
+    store = Store(out, (i,), cast(Read(a, (i,)), dtypes.u8))
+    program = Program("k", (a, out), Loop(i, const(64), store, LoopKind.VECTORIZED))
+    text = CPU.listing(program, Target.parse("x86_64,znver4"), Stage.ASM)
+    assert "vpmovdb" in text
+    assert "cvttss2si" not in text
 
 
 @pytest.mark.parametrize("lanes", [LoopKind.SERIAL, LoopKind.VECTORIZED])

@@ -30,6 +30,8 @@ class Direct:
             yield Way(self.name)
         elif node.op.has(Trait.SUMS_CHANNELS):
             yield from _sums(node, facts)
+        elif node.op.has(Trait.STORES_BLOCKS):
+            yield from _byte_sums(node, facts.target)
         elif node.op == _BY_PHASES and isinstance(result.shape[1], Const):
             yield _phase_sums(node, facts.target)
         elif _follows(node, facts):
@@ -62,6 +64,20 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         yield _in_blocks(node, copying + cycles / together * filled_blocks(result, target), reads)
     by_rows = machine.element_by_rows * _filled_rows(result, target) if own else machine.sum_by_rows
     yield Way(AS_IT_IS, cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
+
+
+def _byte_sums(node: Node, target: Target) -> Iterator[Way]:
+    """Sums of bytes: of data whose channels are in blocks, or lie in groups, a dimension of their own."""
+    result, data, weight = node.outputs[0], node.inputs[0], node.inputs[1]
+    assert data is not None and weight is not None, "sums over channels have data and a weight"
+    if len(data.shape) == len(result.shape):
+        yield Way(AS_IT_IS, is_blocked=True, reads=Reads.BLOCKED)
+        return
+    products = points(result.shape) * points(weight.shape[1:-2])
+    cycles = sum_cycles(products, points(weight.shape), target)
+    if can_be_blocked(result, target):
+        yield _in_blocks(node, cycles, Reads.PLAIN)
+    yield Way(AS_IT_IS, cycles * target.machine.sum_by_rows)
 
 
 def _phase_sums(node: Node, target: Target) -> Way:

@@ -11,6 +11,7 @@ of four. Usually ``zb'`` is 0, and only one number per column is subtracted.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -23,9 +24,10 @@ from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.packing import pack
 from tilewright.ops.operator import Attribute, require
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import points
+from tilewright.passes.blocks import can_be_blocked, points
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import ONE
+from tilewright.target.target import Target
 
 Words: TypeAlias = NDArray[np.int32]
 
@@ -49,7 +51,7 @@ class InGroups:
             return
         is_matrix = len(a.shape) > 1 and len(b.shape) == 2
         if is_matrix if node.op == _MATMUL else _is_plain(node, b_zero and facts.constants[b_zero]):
-            yield Way(self.name, _cycles(node, facts, GROUP), make=_in_groups)
+            yield Way(self.name, cycles(node, facts, GROUP), make=partial(in_groups, target=facts.target))
 
 
 class InWords:
@@ -59,7 +61,7 @@ class InWords:
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op in (_MATMUL, _CONVOLUTION):
-            yield Way(self.name, _cycles(node, facts, 1), make=_in_words)
+            yield Way(self.name, cycles(node, facts, 1), make=_in_words)
 
 
 IN_GROUPS, IN_WORDS = InGroups(), InWords()
@@ -72,7 +74,7 @@ def _operands(node: Node) -> tuple[Value, Value, Value | None, Value | None]:
     return a, b, a_zero, b_zero
 
 
-def _cycles(node: Node, facts: Facts, group: int) -> float:
+def cycles(node: Node, facts: Facts, group: int) -> float:
     """Cycles of the sums, if a word holds a ``group`` of their terms."""
     a, b, *_ = _operands(node)
     terms = a.shape[-1:] if node.op == _MATMUL else b.shape[1:]
@@ -90,9 +92,15 @@ def _is_plain(node: Node, zeros: Array | None) -> bool:
     return is_whole and bool(neutral) and attributes["group"] == 1
 
 
-def _in_groups(node: Node, building: Building) -> None:
+def in_groups(node: Node, building: Building, target: Target) -> None:
+    """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way."""
     terms = _Terms(node, building)
-    terms.subtract(terms.of_convolution() if node.op == _CONVOLUTION else terms.of_product())
+    if node.op == _MATMUL:
+        terms.subtract(terms.of_product())
+        return
+    data, result = node.inputs[0], node.outputs[0]
+    in_blocks = data is not None and can_be_blocked(data, target) and can_be_blocked(result, target)
+    terms.subtract(terms.of_blocks() if in_blocks else terms.of_convolution())
 
 
 def _in_words(node: Node, building: Building) -> None:
@@ -158,9 +166,29 @@ class _Terms:
         moves = {name: attributes[name] for name in ("strides", "dilations")}
         packed = self._constant(_packed_filters(words.astype(np.int8)))
         yield self._add("DotConvolution", grouped, packed, filters=filters, **moves)
+        yield from self._zero_by_filter(words)
+
+    def of_blocks(self) -> Iterator[Value]:
+        """The same, with the channels of data and result in blocks."""
+        x, weight, x_zero, _ = _operands(self.node)
+        words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
+        filters, channels, *kernel = words.shape
+        data, around = self._unsigned(x), self._around(x, x_zero)
+        if missing := -channels % LANES:
+            after = (0, missing, *(0 for _ in kernel))
+            data = self._add("Pad", data, around, before=(0,) * len(after), after=after)
+        packed = self._constant(_packed_blocks(words.astype(np.int8)))
+        moves = {name: value for name, value in self.node.attributes if name != "group"}
+        yield self._add("BlockedDotConvolution", data, packed, around, filters=filters, **moves)
+        yield from self._zero_by_filter(words)
+
+    def _zero_by_filter(self, words: Words) -> Iterator[Value]:
+        """The zero point of the data times the sum of each filter, unless it is 0."""
+        x, _, x_zero, _ = _operands(self.node)
         if (zero := self._shifted_zero(x, x_zero)) is not None:
+            filters, _, *kernel = words.shape
             by_filter: Words = words.reshape(filters, -1).sum(1, dtype=np.int32)
-            yield self._add("Mul", zero, self._constant(by_filter.reshape(filters, *[1] * rank)))
+            yield self._add("Mul", zero, self._constant(by_filter.reshape(filters, *(1 for _ in kernel))))
 
     def _centered(self, matrix: Value, zero: Value | None) -> Value:
         wide = self._add("Cast", matrix, to=i32)
@@ -219,6 +247,16 @@ def _packed_filters(weight: Array) -> Array:
     packed = np.stack([_packed(np.ascontiguousarray(tap.T)) for tap in taps], axis=2)
     strips, groups = packed.shape[:2]
     return packed.reshape(strips, groups, *kernel, LANES, GROUP)
+
+
+def _packed_blocks(weight: Array) -> Array:
+    """``[F, C, kernel...]`` as ``[F/16, C/16, kernel..., 4, 16, 4]``."""
+    filters, channels, *kernel = weight.shape
+    padding = (-filters % LANES, -channels % LANES, *(0 for _ in kernel))
+    whole = np.pad(weight, [(0, missing) for missing in padding])
+    split = whole.reshape(-1, LANES, whole.shape[1] // LANES, LANES // GROUP, GROUP, *kernel)
+    taps = range(5, split.ndim)
+    return np.ascontiguousarray(split.transpose(0, 2, *taps, 3, 1, 4))
 
 
 def _packed(b: Array) -> Array:

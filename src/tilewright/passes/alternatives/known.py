@@ -11,13 +11,15 @@ from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
 from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
+from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
 from tilewright.passes.alternatives.weight_products import IN_DIGITS, IN_FLOATS
 from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
     *(DIRECT, INSIDE_TAPS, INTERLEAVED_PHASES, F2, F3, F4),
-    *(IN_GROUPS, IN_WORDS, IN_DIGITS, IN_FLOATS),
+    *(IN_GROUPS, IN_WORDS, SCALED, DEQUANTIZED),
+    *(IN_DIGITS, IN_FLOATS),
 )
 """Equally cheap ones are preferred in this order."""
 

@@ -31,7 +31,7 @@ from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
-from tilewright.ops import Attribute, Operator
+from tilewright.ops import Attribute, Operator, Trait
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Const, Extent, const
@@ -428,7 +428,8 @@ class _Importer:
 
     def _is_shape_computation(self, node: Node) -> bool:
         known = all(value is None or value in self.constants for value in node.inputs)
-        return known and not node.dims and all(_is_small(value) for value in node.outputs)
+        stays = bool(node.dims) or node.op.has(Trait.WIDENS)
+        return known and not stays and all(_is_small(value) for value in node.outputs)
 
 
 def _is_small(value: Value) -> bool:

@@ -36,6 +36,7 @@ _COMPILED = "it is a step of compiled code; write the graph as it is before layo
 NOT_WRITTEN: Mapping[str, str] = {
     "BlockDigits": _COMPILED,
     "BlockProducts": _COMPILED,
+    "BlockedDotConvolution": _COMPILED,
     "ChannelGroups": _COMPILED,
     "CodeProducts": _COMPILED,
     "CumProd": _NEWER,

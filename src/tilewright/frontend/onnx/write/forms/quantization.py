@@ -1,10 +1,12 @@
 """Operators on quantized numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewright.base.dtypes import f32, u8
 from tilewright.frontend.onnx.write.forms.form import FormFunction, Writing
-from tilewright.frontend.onnx.write.forms.writer import code_of
+from tilewright.frontend.onnx.write.forms.windows import slid
+from tilewright.frontend.onnx.write.forms.writer import OnnxAttribute, code_of
+from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import const
 
 
@@ -78,12 +80,54 @@ def _unpack(writing: Writing) -> None:
     last = writing.vector((len(x.shape),))
     both = writing.apply("Concat", [writing.apply("Unsqueeze", [half, last]) for half in halves], axis=len(x.shape))
     writing.result_reshaped(both, (*x.shape, const(2)))
+def _quantized_convolution(writing: Writing) -> None:
+    """Dequantized, convolved, and quantized if there is a scale for it."""
+    kernel = writing.value(3).shape[2:]
+    options = {"group": writing.integer("group"), "kernel_shape": static(kernel)} | slid(
+        writing, kernel, None
+    ).attributes
+    left, right = _operands(writing, 0)
+    bias = _real_bias(writing)
+    _finish(writing, "Conv", [left, right, *([] if bias is None else [bias])], **options)
+
+
+def _quantized_matmul(writing: Writing) -> None:
+    left, right = _operands(writing, 1)
+    bias = _real_bias(writing)
+    if bias is None:
+        _finish(writing, "MatMul", [left, right])
+    else:
+        _finish(writing, "Add", [writing.apply("MatMul", [left, right]), bias])
+
+
+def _operands(writing: Writing, axis: int) -> tuple[str, str]:
+    """Both operands in f32; the second has scales along ``axis``."""
+    left = writing.apply("DequantizeLinear", [writing.input(place) for place in range(3)])
+    return left, writing.apply("DequantizeLinear", [writing.input(place) for place in range(3, 6)], axis=axis)
+
+
+def _real_bias(writing: Writing) -> str | None:
+    """The constant term in f32."""
+    bias = writing.optional(6)
+    if bias is None or not bias.dtype.is_int:
+        return None if bias is None else bias.name
+    scale = writing.apply("Mul", [writing.input(1), writing.input(4)])
+    return writing.apply("Mul", [writing.cast(bias.name, bias.dtype, f32), scale])
+
+
+def _finish(writing: Writing, op: str, inputs: Sequence[str], **options: OnnxAttribute | None) -> None:
+    if writing.optional(7) is None:
+        writing.result(op, inputs, **options)
+    else:
+        writing.result("QuantizeLinear", [writing.apply(op, inputs, **options), writing.input(7), writing.input(8)])
 
 
 FORMS: Mapping[str, FormFunction] = {
     "DequantizeLinear": _dequantize,
     "QuantizationRange": _range,
     "QuantizeLinear": _quantize,
+    "QuantizedConv": _quantized_convolution,
+    "QuantizedMatMul": _quantized_matmul,
     "Requantize": _requantize,
     "UnpackCodes": _unpack,
     "WeightProduct": _weight_product,
