@@ -80,6 +80,8 @@ def _unpack(writing: Writing) -> None:
     last = writing.vector((len(x.shape),))
     both = writing.apply("Concat", [writing.apply("Unsqueeze", [half, last]) for half in halves], axis=len(x.shape))
     writing.result_reshaped(both, (*x.shape, const(2)))
+
+
 def _quantized_convolution(writing: Writing) -> None:
     """Dequantized, convolved, and quantized if there is a scale for it."""
     kernel = writing.value(3).shape[2:]
