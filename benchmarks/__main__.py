@@ -15,6 +15,7 @@ def main() -> None:
     zoo = [sys.executable, "-m", "benchmarks.zoo", "--folder", str(networks.ZOO)]
     subprocess.run(zoo, check=True)  # in a process of its own: this one needs no torch in memory
     networks.main(sys.argv[1:])
+    networks.main(["--precision", "bf16", "--latency-only", *sys.argv[1:]])
     operators.main(sys.argv[1:])
     document.main()
 

@@ -21,6 +21,8 @@ def main() -> None:
     for name, (path, title) in BENCHMARKS.items():
         if path.exists():
             renew(DOCUMENT, APPENDICES / f"{name}.md", name, title, load(path))
+    if networks.BFLOAT16_RESULTS.exists():
+        renew_bfloat16(DOCUMENT, APPENDICES / "networks.md", load(networks.BFLOAT16_RESULTS))
 
 
 def renew(document: Path, appendix: Path, name: str, title: str, results: Results) -> None:
@@ -38,6 +40,12 @@ def renew(document: Path, appendix: Path, name: str, title: str, results: Result
     shown, left = (times, []) if name == "networks" else ([], times)
     for page, parts in ((document, [*links, heading(results), *shown]), (appendix, [*left, *details(results)])):
         page.write_text(splice(page.read_text(), name, "\n\n".join(parts)))
+
+
+def renew_bfloat16(document: Path, appendix: Path, results: Results) -> None:
+    """Put the times of networks in bfloat16 into `document`, and their errors into `appendix`."""
+    for page, parts in ((document, [heading(results), *latencies(results)]), (appendix, details(results))):
+        page.write_text(splice(page.read_text(), "bfloat16", "\n\n".join(parts)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import onnx
 
 from .compilation import compile_and_load
-from .contest import Case, run_case
+from .contest import BFLOAT16, PEERS, Case, run_case
 from .options import add_terms, names, terms_of
 from .results import load, save
 from .tables import report
@@ -38,6 +38,7 @@ NETWORKS = (
 )
 ZOO = Path("build/zoo")
 RESULTS = Path("benchmarks/results/networks.json")
+BFLOAT16_RESULTS = Path("benchmarks/results/networks_bf16.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -73,9 +74,15 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--networks", type=names, default=list(NETWORKS), help=f"default {','.join(NETWORKS)}")
     parser.add_argument("--latency-only", action="store_true", help="don't time compiling and loading")
     parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="JSON file, default %(default)s")
+    parser.add_argument("--results", type=Path, help=f"JSON file, default {RESULTS}, for bf16 {BFLOAT16_RESULTS}")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of peers, default %(default)s")
     add_terms(parser, seconds=4.0)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    is_narrow = options.precision == "bf16"
+    if is_narrow and options.peers == list(PEERS):
+        options.peers = list(BFLOAT16)
+    options.results = options.results or (BFLOAT16_RESULTS if is_narrow else RESULTS)
+    return options
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Pictures and the page they stand on."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.document import APPENDICES, DOCUMENT, renew
+from benchmarks.document import APPENDICES, DOCUMENT, renew, renew_bfloat16
 from benchmarks.pictures import COLORS, dot_plot
 from benchmarks.results import Results, Row
 from benchmarks.tables import LABELS, splice
@@ -55,6 +56,18 @@ def test_the_page_is_renewed_between_its_markers(tmp_path: Path) -> None:
     assert "Error against float64" in once[1]
     renew(page, details, "networks", "Networks", RESULTS)
     assert (page.read_text(), details.read_text()) == once
+
+
+def test_times_in_bfloat16_are_on_the_page_and_errors_beside_it(tmp_path: Path) -> None:
+    pages = [tmp_path / "page.md", tmp_path / "details.md"]
+    for page in pages:
+        page.write_text("words\n<!-- begin bfloat16 -->\n<!-- end bfloat16 -->\nmore\n")
+    rows = [replace(row, peer=f"{row.peer}_bf16") for row in RESULTS.rows if row.peer in ("openvino", "tilewright")]
+    renew_bfloat16(*pages, replace(RESULTS, rows=tuple(rows)))
+    times, errors = (page.read_text() for page in pages)
+    assert "ratio to OpenVINO, bfloat16" in times
+    assert "fastest other / Tilewright, bfloat16" in times
+    assert "Error against float64" in errors
 
 
 @pytest.mark.parametrize("name", ["networks", "operators"])
