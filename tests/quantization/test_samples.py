@@ -7,7 +7,7 @@ import pytest
 
 from tests.frontend.models import Array
 from tilewright.base.dtypes import f32, i64
-from tilewright.base.errors import BadFeed
+from tilewright.base.errors import BadFeed, ResourceLimit
 from tilewright.graph import Value
 from tilewright.quantization.samples import checked_samples, read_samples
 from tilewright.symbolic.expr import Extent, const
@@ -78,3 +78,11 @@ def test_files(tmp_path: Path) -> None:
     for name in ("objects.npz", "cut.npz", "empty.npz", "missing.npz"):
         with pytest.raises(BadFeed, match=r"can't be read as an \.npz file"):
             read_samples(tmp_path / name)
+
+
+def test_a_small_file_with_large_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((1000, 100), np.float32))
+    assert (tmp_path / "zeros.npz").stat().st_size < 10_000
+    monkeypatch.setattr("tilewright.quantization.samples.available", lambda: 100_000)
+    with pytest.raises(ResourceLimit, match=r"array x\.npy takes 400128 bytes, .*give fewer samples"):
+        read_samples(tmp_path / "zeros.npz")

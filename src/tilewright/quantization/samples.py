@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed
 from tilewright.base.input_files import open_regular
+from tilewright.base.memory import Budget, available
 from tilewright.base.names import readable, shown
 from tilewright.graph import Value
 from tilewright.runtime.feeds import wrong_names
@@ -30,7 +31,10 @@ MOST_AT_ONCE = 4
 
 
 def read_samples(path: Path) -> dict[str, Array]:
-    """The arrays of an ``.npz`` file, by name. Raises ``BadFeed`` if it is none."""
+    """The arrays of an ``.npz`` file, by name. Raises ``BadFeed`` if it is none, ``ResourceLimit`` if it is too large.
+
+    Sizes are counted before anything is unpacked: few bytes can be packed zeros for all memory.
+    """
     try:
         with open_regular(path) as file:
             loaded: object = np.load(file, allow_pickle=False)
@@ -38,6 +42,9 @@ def read_samples(path: Path) -> dict[str, Array]:
                 raise BadFeed(
                     f"{path} holds one array without a name; save all inputs by numpy.savez(path, name=array)"
                 )
+            budget = Budget(available(), "give fewer samples")
+            for member in () if loaded.zip is None else loaded.zip.infolist():
+                budget.take(member.file_size, f"{path}: array {readable(member.filename)}")
             return {name: cast(Array, loaded[name]) for name in loaded.files}
     except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise BadFeed(f"{path} can't be read as an .npz file of arrays: {error}") from error
