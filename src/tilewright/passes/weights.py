@@ -102,7 +102,7 @@ class _Index:
 
     def _is_quantized(self, value: Value) -> bool:
         producer = self.producers.get(value)
-        while producer is not None and producer.op.has(Trait.REGROUPS) and producer.inputs[0] is not None:
+        while producer is not None and producer.op.has(Trait.MOVES) and producer.inputs[0] is not None:
             producer = self.producers.get(producer.inputs[0])
         return producer is not None and producer.op == _DEQUANTIZE
 

@@ -119,7 +119,7 @@ class _Weight:
         depth, columns = self.codes.shape
         panels = -(-columns // self.width)
         codes = np.zeros((-(-depth // step) * step, panels * self.width), np.uint8)
-        codes[:depth, :columns] = self.codes.astype(np.int16) - self.lowest
+        codes[:depth, :columns] = self.codes.view(np.uint8) - np.uint8(self.lowest % (1 << 8))
         return codes.reshape(len(codes), panels, self.width)
 
     def in_panels(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
