@@ -1,7 +1,8 @@
 """Products with weights of 4 and 8 bits, beside ONNX Runtime's, and the bandwidth of memory.
 
 `python -m benchmarks.weights [--rounds N] [--threads N]` prints a table. All are timed in turns: Tilewright, ONNX
-Runtime, and a probe that reads an array beyond the caches; the best times are compared. Errors are relative to float64.
+Runtime, and a probe that reads an array beyond the caches; the best times are compared. Weights that fit in caches have
+no share of memory's bandwidth. Errors are relative to float64.
 """
 
 import argparse
@@ -108,7 +109,8 @@ def row(case: Case, rounds: int, threads: int) -> str:
     ]
     rate = case.weight_bytes / own / 1e9
     name = f"{case.rows} x {case.depth} x {case.columns}, {case.bits} bits, accuracy_level {case.accuracy}"
-    rates = f"{peer / own:.2f} | {rate:.0f} | {rate / bandwidth:.2f}"
+    share = f"{rate / bandwidth:.2f}" if case.weight_bytes > 2 * target.l3_bytes else ""
+    rates = f"{peer / own:.2f} | {rate:.0f} | {share}"
     return f"| {name} | {own * 1e3:.3g} | {rates} | {errors[0]:.0e} | {errors[1]:.0e} |"
 
 
