@@ -295,6 +295,14 @@ def test_what_is_computed() -> None:
     assert odd.operators(BEST) == ["CodeProducts"]
 
 
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 1)])
+def test_almost_no_weight(shape: tuple[int, int]) -> None:
+    case = Dequantized(np.ones(shape, np.int8), np.ones(shape[1], np.float32))
+    x = np.ones((2, shape[0]), np.float32)
+    (found,) = tilewright.compile(case.proto(x)).run(None, {"x": x})
+    np.testing.assert_array_equal(found, np.full((2, shape[1]), float(shape[0])))
+
+
 def test_codes_take_four_bits_in_the_artifact() -> None:
     random = draw(4)
     case = Dequantized(
@@ -352,3 +360,21 @@ def test_nothing_is_rounded_to_four_bits(op: str) -> None:
     proto = model(helper.make_node(op, operands, ["y"], name="n"), {"x": np.zeros((1, 3), np.float32)}, constants)
     with pytest.raises(TilewrightError, match="INT4"):
         load(proto)
+
+
+@pytest.mark.parametrize("scale", [(), (24,), (10, 3), "by row"])
+def test_rows_of_a_table_are_dequantized_after_they_are_gathered(scale: tuple[int, ...] | str) -> None:
+    random = draw(12)
+    codes = random.integers(-128, 128, (10, 24)).astype(np.int8)
+    shape = (10,) if isinstance(scale, str) else scale
+    scales, zeros = random.uniform(0.1, 0.2, shape).astype(np.float32), random.integers(-9, 9, shape).astype(np.int8)
+    options = {"axis": 0 if isinstance(scale, str) else 1, **({"block_size": 8} if len(shape) == 2 else {})}
+    more = (helper.make_node("DequantizeLinear", ["c", "s", "z"], ["t"], **options),)
+    indices = np.array([[1, 9], [0, -1]], np.int64)
+    constants = {"c": codes, "s": scales, "z": zeros}
+    proto = model(helper.make_node("Gather", ["t", "i"], ["y"]), {"i": indices}, constants, more=more)
+    (expected,) = run_onnxruntime(proto, {"i": indices})
+    (found,) = tilewright.compile(proto).run(None, {"i": indices})
+    np.testing.assert_array_equal(found, expected)
+    last = prepare(load(proto)).nodes[-1].op.name
+    assert last == ("Gather" if isinstance(scale, str) else "DequantizeLinear")

@@ -1,7 +1,8 @@
-"""Recognizes products with quantized weights, before constants are folded: ``x W`` with ``W = (codes - zero) * scale``.
+"""Recognizes uses of quantized weights, before constants are folded: ``x W`` with ``W = (codes - zero) * scale``.
 
 Such a weight stays in its few bits, as one operator with the product (``WeightProduct``). If ``x`` is quantized as
-well, nothing is changed here: such products are computed in integers.
+well, nothing is changed here: such products are computed in integers. Rows that are gathered from a table are
+dequantized afterwards.
 """
 
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ from tilewright.ops import Attribute, Trait
 from tilewright.ops.operator import require
 from tilewright.symbolic.expr import ONE
 
-_DEQUANTIZE, _MATMUL, _GEMM, _TRANSPOSE, _PRODUCT, _ADD = map(
-    require, ("DequantizeLinear", "MatMul", "Gemm", "Transpose", "WeightProduct", "Add")
+_DEQUANTIZE, _MATMUL, _GEMM, _TRANSPOSE, _PRODUCT, _ADD, _GATHER = map(
+    require, ("DequantizeLinear", "MatMul", "Gemm", "Transpose", "WeightProduct", "Add", "Gather")
 )
 MOST_BITS = 8
 """Of a code."""
@@ -34,7 +35,8 @@ class _Weight:
 
 
 def keep_weights(graph: Graph) -> Graph:
-    """``graph`` with products by quantized weights in place of dequantization and product; unused parts remain."""
+    """``graph`` with products by quantized weights in place of dequantization and product, and rows of tables gathered
+    before they are dequantized; unused parts remain."""
     if not any(node.op == _DEQUANTIZE for node in graph.nodes):
         return graph
     index = _Index(graph, graph.producers(), graph.names())
@@ -49,6 +51,8 @@ class _Index:
 
     def replaced(self, node: Node) -> tuple[Node, ...]:
         """The nodes that compute ``node``."""
+        if node.op == _GATHER:
+            return self._gathered(node)
         if node.op not in (_MATMUL, _GEMM):
             return (node,)
         given = dict(node.attributes)
@@ -66,9 +70,39 @@ class _Index:
         product = make_node(_PRODUCT, operands, [self.names.fresh(f"{result}.product")], weight.attributes, node.source)
         return product, make_node(_ADD, [product.outputs[0], addend], [result], {}, node.source)
 
+    def _gathered(self, node: Node) -> tuple[Node, ...]:
+        """The nodes that gather rows of a table and dequantize them, if scales are along its rows."""
+        table, indices = node.inputs
+        producer = None if table is None else self.producers.get(table)
+        if producer is None or not self._is_table(producer) or dict(node.attributes).get("axis", 0) != 0:
+            return (node,)
+        codes, scale, *zeros = producer.inputs
+        given, result = dict(producer.attributes), node.outputs[0]
+        has_blocks = bool(given.get("block_size", 0))
+        is_number = scale is not None and all(extent == ONE for extent in scale.shape)
+        if given.get("axis", 1) not in (1, -1) and not is_number:
+            return (node,)
+        operands: list[Value | None] = [codes, scale, *zeros]
+        made: list[Node] = []
+        for place, value in enumerate(operands if has_blocks else operands[:1]):
+            if value is not None:
+                name = self.names.fresh(f"{result.name}.{value.name}")
+                made.append(make_node(_GATHER, [value, indices], [name], {"axis": 0}, node.source))
+                operands[place] = made[-1].outputs[0]
+        options = {**given, "axis": len(result.shape) - 1}
+        return *made, make_node(_DEQUANTIZE, operands, [result.name], options, producer.source)
+
+    def _is_table(self, node: Node) -> bool:
+        """Whether ``node`` dequantizes a constant matrix of a few bits."""
+        codes, *others = node.inputs
+        is_known = all(value is None or value in self.graph.constants for value in others)
+        if node.op != _DEQUANTIZE or codes not in self.graph.constants or not is_known:
+            return False
+        return codes is not None and len(codes.shape) == 2 and codes.dtype.bits <= MOST_BITS
+
     def _is_quantized(self, value: Value) -> bool:
         producer = self.producers.get(value)
-        while producer is not None and producer.op.has(Trait.REGROUPS) and producer.inputs[0] is not None:
+        while producer is not None and producer.op.has(Trait.MOVES) and producer.inputs[0] is not None:
             producer = self.producers.get(producer.inputs[0])
         return producer is not None and producer.op == _DEQUANTIZE
 

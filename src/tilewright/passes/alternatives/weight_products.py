@@ -119,7 +119,7 @@ class _Weight:
         depth, columns = self.codes.shape
         panels = -(-columns // self.width)
         codes = np.zeros((-(-depth // step) * step, panels * self.width), np.uint8)
-        codes[:depth, :columns] = self.codes.astype(np.int16) - self.lowest
+        codes[:depth, :columns] = self.codes.view(np.uint8) - np.uint8(self.lowest % (1 << 8))
         return codes.reshape(len(codes), panels, self.width)
 
     def in_panels(self, array: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -199,7 +199,7 @@ def _in_floats(node: Node, building: Building) -> None:
     weight = _Weight.of(node, building.constants)
     in_byte, size = weight.in_byte, max(1, weight.size)
     codes = weight.padded_codes(in_byte)
-    packed = _in_bytes(codes.reshape(-1, in_byte, *codes.shape[1:]).transpose(1, 2, 0, 3))
+    packed = _in_bytes(codes.reshape(len(codes) // in_byte, in_byte, *codes.shape[1:]).transpose(1, 2, 0, 3))
     attributes = {"columns": weight.codes.shape[1], "in_byte": in_byte, "block_size": size}
     inputs = [node.inputs[0], *_constants(node, building, weight, packed)]
     building.add(require("CodeProducts"), inputs, node, "product", attributes)
