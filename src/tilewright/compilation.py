@@ -23,6 +23,7 @@ from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
 from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
+from tilewright.passes.attention import recognize_attention
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -236,6 +237,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
     """
     asked, tuned = (options.target, options.math), services.tuned
+    graph = recognize_attention(graph, facts_of(graph, *asked, options.alternatives))
     graph = expand(graph, facts_of(graph, *asked, options.alternatives))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.alternatives)

@@ -317,10 +317,13 @@ def test_the_error_names_node_and_operator() -> None:
 @pytest.mark.parametrize("name", NOT_WRITTEN)
 def test_what_has_no_form_is_an_error(name: str) -> None:
     feeds = {
+        "Attention": ([(2, 3, 4), (2, 4, 5), (2, 5, 4)], {}),
+        "BlockAttention": ([(2, 3, 4), (2, 1, 4, 64), (2, 5, 4)], {}),
         "ChannelGroups": ([(1, 6, 5)], {"before": (1,), "after": (0,), "group": 4}),
         "CumProd": ([(3, 4)], {"axis": 1}),
         "DotConvolution": ([(1, 2, 5, 4), (2, 2, 3, 16, 4)], {"filters": 20}),
         "DotProducts": ([(4, 8), (2, 2, 16, 4)], {"columns": 20}),
+        "KeyPanels": ([(2, 4, 5)], {"width": 64}),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
         "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),

@@ -6,13 +6,24 @@ from tilewright.base.numerics import Math
 from tilewright.base.plugins import installed
 from tilewright.graph import Graph
 from tilewright.passes.alternatives.api import Alternative, Facts
+from tilewright.passes.alternatives.attention import IN_BLOCKS, WITH_SCORES
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
 from tilewright.target.target import Target
 
-BUILT_IN: tuple[Alternative, ...] = (DIRECT, INTERLEAVED_PHASES, F2, F3, F4, IN_GROUPS, IN_WORDS)
+BUILT_IN: tuple[Alternative, ...] = (
+    DIRECT,
+    INTERLEAVED_PHASES,
+    F2,
+    F3,
+    F4,
+    IN_GROUPS,
+    IN_WORDS,
+    WITH_SCORES,
+    IN_BLOCKS,
+)
 """Equally cheap ones are preferred in this order."""
 
 GROUP = "tilewright.alternatives"

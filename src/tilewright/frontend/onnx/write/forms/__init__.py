@@ -34,10 +34,13 @@ _NEWER = "it is newer than the opset that is written; compute it outside of the 
 _COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
 
 NOT_WRITTEN: Mapping[str, str] = {
+    "Attention": _COMPILED,
+    "BlockAttention": _COMPILED,
     "ChannelGroups": _COMPILED,
     "CumProd": _NEWER,
     "DotConvolution": _COMPILED,
     "DotProducts": _COMPILED,
+    "KeyPanels": _COMPILED,
     "PhasesToSpace": _COMPILED,
     "TensorScatter": _NEWER,
     "WinogradInput": _COMPILED,
