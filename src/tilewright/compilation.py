@@ -25,6 +25,7 @@ from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
 from tilewright.ops import Trait
 from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
+from tilewright.passes.attention import recognize_attention
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
@@ -245,6 +246,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
     """
     asked, tuned = (options.target, options.math, options.alternatives), services.tuned
+    graph = recognize_attention(graph, facts_of(graph, *asked))
     graph = expand(graph, facts_of(graph, *asked))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.precision)

@@ -319,6 +319,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
     panels = [(4, 3, 64), (4, 2), (4, 2), (1, 8, 16, 4), (1, 2, 16), (1, 2, 16)]
     narrow = [(4, 16), (2, 8, 16), (2, 1, 16), ()]
     feeds = {
+        "Attention": ([(2, 3, 4), (2, 4, 5), (2, 5, 4)], {}),
+        "BlockAttention": ([(2, 3, 4), (2, 1, 4, 64), (2, 5, 4)], {}),
         "CodeProducts": (narrow, {"columns": 20, "in_byte": 2, "block_size": 16}),
         "BlockDigits": ([(4, 40)], {"block": 32, "digits": 3}),
         "BlockProducts": (panels, {"columns": 10, "shared": 1}),
@@ -327,6 +329,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "CumProd": ([(3, 4)], {"axis": 1}),
         "DotConvolution": ([(1, 2, 5, 4), (2, 2, 3, 16, 4)], {"filters": 20}),
         "DotProducts": ([(4, 8), (2, 2, 16, 4)], {"columns": 20}),
+        "KeyPanels": ([(2, 4, 5)], {"width": 64}),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
         "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),

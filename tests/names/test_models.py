@@ -187,8 +187,8 @@ def test_dimensions_called_like_computed_symbols(dims: Sequence[str]) -> None:
 
 
 def test_errors_tell_the_name_that_the_user_gave() -> None:
-    with pytest.raises(Unsupported, match="n0 is the model's `batch size`"):
-        tilewright.compile(_model("Softmax", [3, "batch size"], {}), dynamic="symbolic")
+    with pytest.raises(Unsupported, match="extent batch size of"):
+        tilewright.compile(_model("Det", [3, "batch size", "batch size"], {}), dynamic="symbolic")
 
 
 def test_names_are_hostile() -> None:

@@ -12,6 +12,8 @@ new file is also imported here. ``kind``: how it may be fused (``FusionKind``); 
 from tilewright.ops import (
     accumulation,
     activation,
+    attention,
+    block_attention,
     contraction,
     convolution,
     dot_products,
@@ -48,6 +50,8 @@ __all__ = [
     "Trait",
     "accumulation",
     "activation",
+    "attention",
+    "block_attention",
     "contraction",
     "convolution",
     "dot_products",

@@ -28,7 +28,7 @@ class Composite:
     """An operator applied to values of a match."""
 
     op: str
-    inputs: Sequence[Value]
+    inputs: Sequence[Value | None]
     attributes: Mapping[str, Attribute]
 
 
@@ -69,23 +69,24 @@ class Recognition:
 def recognize(graph: Graph) -> Graph:
     """``graph`` with composite operators in place of their parts; unused parts remain."""
     index = index_of(graph)
-    return replace(graph, nodes=tuple(_raised(node, index) for node in graph.nodes))
+    return replace(graph, nodes=tuple(raised(node, index, RECOGNITIONS) for node in graph.nodes))
 
 
-def _raised(node: Node, index: Index) -> Node:
+def raised(node: Node, index: Index, recognitions: Mapping[str, Sequence[Recognition]]) -> Node:
+    """The composite of the first of ``recognitions`` (by their last operator) that ends in ``node``, or ``node``."""
     result = node.outputs[0]
     if len(node.outputs) != 1 or not result.dtype.is_float or result.dtype.bits < 32:
         return node
-    for recognition in RECOGNITIONS.get(node.op.name, ()):
+    for recognition in recognitions.get(node.op.name, ()):
         if not operators_below(recognition.pattern) <= index.operands[result.name]:
             continue
         for binding in bindings_at(recognition.rule, node, index):
             composite = recognition.build(Match(binding, index))
             if composite is not None:
                 op = require(composite.op)
-                raised = make_node(op, composite.inputs, [result.name], composite.attributes, node.source)
-                if raised.outputs == node.outputs:
-                    return raised
+                made = make_node(op, composite.inputs, [result.name], composite.attributes, node.source)
+                if made.outputs == node.outputs:
+                    return made
     return node
 
 

@@ -6,6 +6,7 @@ from tilewright.base.numerics import Math, Precision
 from tilewright.base.plugins import installed
 from tilewright.graph import Graph
 from tilewright.passes.alternatives.api import Alternative, Facts
+from tilewright.passes.alternatives.attention import IN_BLOCKS, WITH_SCORES
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
 from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
@@ -19,7 +20,7 @@ from tilewright.target.target import Target
 BUILT_IN: tuple[Alternative, ...] = (
     *(DIRECT, INSIDE_TAPS, INTERLEAVED_PHASES, F2, F3, F4),
     *(IN_GROUPS, IN_WORDS, SCALED, DEQUANTIZED),
-    *(IN_DIGITS, IN_FLOATS),
+    *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS),
 )
 """Equally cheap ones are preferred in this order."""
 

@@ -34,6 +34,8 @@ _NEWER = "it is newer than the opset that is written; compute it outside of the 
 _COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
 
 NOT_WRITTEN: Mapping[str, str] = {
+    "Attention": _COMPILED,
+    "BlockAttention": _COMPILED,
     "BlockDigits": _COMPILED,
     "BlockProducts": _COMPILED,
     "BlockedDotConvolution": _COMPILED,
@@ -42,6 +44,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "CumProd": _NEWER,
     "DotConvolution": _COMPILED,
     "DotProducts": _COMPILED,
+    "KeyPanels": _COMPILED,
     "PhasesToSpace": _COMPILED,
     "TensorScatter": _NEWER,
     "WinogradInput": _COMPILED,

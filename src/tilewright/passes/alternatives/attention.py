@@ -1,0 +1,146 @@
+"""Attention with scores in memory, or block by block (``ops.block_attention``).
+
+Both take the same products. Scores in memory are written and read twice. In blocks, operands are copied, each row of a
+block takes some operations of its own, and blocks at the borders may not be full.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from math import log2, prod
+
+import numpy as np
+
+from tilewright.base.dtypes import f32
+from tilewright.cost.kernels import sum_cycles
+from tilewright.graph import Node, Value
+from tilewright.ops.operator import Attribute, require
+from tilewright.ops.shapes import broadcast
+from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
+from tilewright.symbolic.expr import Const, Expr
+from tilewright.target.target import Target
+
+ATTENTION = require("Attention")
+
+_ROWS = 6
+"""Queries of a tile in registers: with four vectors of keys it fills 32 registers, with two of them 16."""
+_KEYS = 128
+"""Keys of a block: with more of them sums are rescaled less often, with fewer they stay in the first cache."""
+_WIDEST = 256
+"""Elements of a query, and of a value, up to which the tiles of a worker stay in its first cache."""
+_GUESSED = 512
+"""The length of a sequence known at run time only: blocks lose less for short ones than they gain for long ones."""
+_RESCALED = Errors(has_own_terms=False)
+"""Sums are rescaled on the way, by rounded powers of e."""
+
+
+class WithScores:
+    """The operators one after another."""
+
+    name = "scores in memory"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op == ATTENTION:
+            yield Way(self.name, _Sizes.of(node).cycles_with_scores(facts.target), make=_with_scores)
+
+
+class InBlocks:
+    """One kernel, after one that copies keys into panels."""
+
+    name = "blocks of keys"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op == ATTENTION and _is_possible(node):
+            cycles = _Sizes.of(node).cycles_in_blocks(facts.target)
+            yield Way(self.name, cycles, make=partial(_in_blocks, facts.target), errors=_RESCALED)
+
+
+WITH_SCORES, IN_BLOCKS = WithScores(), InBlocks()
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Of products ``[heads, queries, depth] x [heads, depth, keys] x [heads, keys, width]``."""
+
+    heads: int
+    queries: int
+    keys: int
+    depth: int
+    width: int
+
+    @staticmethod
+    def of(node: Node) -> "_Sizes":
+        """The estimated sizes of a node."""
+        q, keys, v, *_ = _operands(node)
+        leading = broadcast(q.shape[:-2], keys.shape[:-2], v.shape[:-2])
+        return _Sizes(prod(map(_size, leading)), *map(_size, (q.shape[-2], keys.shape[-1], q.shape[-1], v.shape[-1])))
+
+    def cycles_with_scores(self, target: Target) -> float:
+        """The products, and the scores written, read by a softmax, written and read again."""
+        scores = self.heads * self.queries * self.keys * f32.itemsize
+        rate = target.machine.near_bytes if scores <= target.l2_bytes else target.machine.far_bytes
+        return self._products(self.queries, self.keys, target) + 4 * scores / rate
+
+    def cycles_in_blocks(self, target: Target) -> float:
+        """The products of whole tiles and blocks, the operations of each row of a block, and copies of the operands."""
+        machine, lanes = target.machine, target.lanes(f32.bits)
+        queries, blocks = -(-self.queries // _ROWS) * _ROWS, -(-self.keys // _KEYS)
+        of_row = machine.operation_cycles * (self.width / lanes + 3 * log2(lanes))
+        operands = (self.queries * self.depth + self.keys * (self.depth + self.width)) * self.heads * f32.itemsize
+        rate = machine.near_bytes if operands <= target.l2_bytes else machine.far_bytes
+        rows = self.heads * queries * blocks * of_row
+        return self._products(queries, blocks * _KEYS, target) + rows + 2 * operands / rate
+
+    def _products(self, queries: int, keys: int, target: Target) -> float:
+        return sum_cycles(self.heads * queries * keys * (self.depth + self.width), 0, target)
+
+
+def _size(extent: Expr) -> int:
+    return int(extent.value) if isinstance(extent, Const) else _GUESSED
+
+
+def _operands(node: Node) -> tuple[Value, Value, Value, Value | None, Value | None]:
+    """Queries, keys, values, the mask, and which rows are empty."""
+    q, keys, v, mask, empty = (*node.inputs, None, None)[:5]
+    assert q is not None and keys is not None and v is not None, "attention has three operands"
+    return q, keys, v, mask, empty
+
+
+def _is_possible(node: Node) -> bool:
+    """Whether all are matrices of f32, those of queries and values not too wide."""
+    q, keys, v, mask, _ = _operands(node)
+    known = all(isinstance(width, Const) and 0 < int(width.value) <= _WIDEST for width in (q.shape[-1], v.shape[-1]))
+    are_matrices = all(value.dtype == f32 and len(value.shape) > 1 for value in (q, keys, v))
+    return known and are_matrices and (mask is None or mask.dtype == f32)
+
+
+def _in_blocks(target: Target, node: Node, building: Building) -> None:
+    q, keys, v, mask, empty = _operands(node)
+    lanes = target.lanes(f32.bits)
+    columns = lanes * (4 if target.vector_registers >= 4 * (_ROWS + 1) + 1 else 2)
+    panels = building.add(require("KeyPanels"), [keys], node, "panels", {"width": -(-_KEYS // columns) * columns})
+    sizes: dict[str, Attribute] = {"rows": _ROWS, "lanes": lanes, "columns": columns}
+    attributes = {**dict(node.attributes), **sizes}
+    building.add(require("BlockAttention"), [q, panels, v, mask, empty], node, attributes=attributes)
+
+
+def _with_scores(node: Node, building: Building) -> None:
+    q, keys, v, mask, empty = _operands(node)
+    attributes = dict(node.attributes)
+    scale = np.array(attributes.get("scale", 1.0), np.float32)
+
+    def add(op: str, *inputs: Value, **given: Attribute) -> Value:
+        return building.add(require(op), inputs, node, op.lower(), given)
+
+    scores = add("MatMul", q, keys)
+    if scale != 1.0:
+        scores = add("Mul", scores, building.constant(f"{scores.name}.scale", scale))
+    if mask is not None:
+        scores = add("Add", scores, mask)
+    weights = add("Softmax", scores, axis=-1)
+    none = building.constant(f"{weights.name}.none", np.array(0, np.float32))
+    if attributes.get("is_guarded"):
+        weights = add("Where", add("IsNaN", weights), none, weights)
+    if empty is not None:
+        weights = add("Where", empty, none, weights)
+    building.add(require("MatMul"), [weights, v], node)

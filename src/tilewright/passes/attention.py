@@ -1,0 +1,99 @@
+"""Recognizes attention, where it is computed otherwise than by its parts (``alternatives.attention``).
+
+The pattern is ``softmax(scale * q k + mask) v``, as exporters write it: with or without a scale and a mask, and with or
+without a guard that makes weights of rows without a finite score 0. It comes after the search for a better graph, which
+knows products and softmax, and before alternatives are chosen.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+from tilewright.base.dtypes import f32
+from tilewright.graph import Graph, Node
+from tilewright.ops.operator import Attribute, require
+from tilewright.ops.shapes import normalize_axis, same_shape
+from tilewright.passes.alternatives import Facts, candidates
+from tilewright.passes.alternatives.attention import WITH_SCORES
+from tilewright.passes.recognize import Composite, Match, Recognition, raised
+from tilewright.passes.rules.index import index_of
+from tilewright.passes.rules.terms import Apply, Number, Term, Variable, subterms
+from tilewright.symbolic.expr import ONE
+
+
+def recognize_attention(graph: Graph, facts: Facts) -> Graph:
+    """``graph`` with attention as one node, where one of the ways of ``facts`` promises to be faster than its parts.
+
+    Parts that are no longer used remain.
+    """
+    if not any(node.op.name == "Softmax" for node in graph.nodes):
+        return graph
+    index = index_of(graph)
+    found = (raised(node, index, {"MatMul": ATTENTIONS}) for node in graph.nodes)
+    nodes = (new if new is old or _pays(new, facts) else old for old, new in zip(graph.nodes, found, strict=True))
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _pays(node: Node, facts: Facts) -> bool:
+    return min(candidates(node, facts), key=lambda way: way.cycles).algorithm != WITH_SCORES.name
+
+
+_Q, _K, _V, _MASK, _EMPTY, _SCALE = (Variable(name, (), name) for name in ("q", "k", "v", "mask", "empty", "scale"))
+
+
+def _apply(op: str, *operands: Term, rest: str | None = None) -> Apply:
+    return Apply(require(op), operands, (), rest)
+
+
+def _patterns() -> Iterator[Recognition]:
+    """The largest first, as parts of it match as well."""
+    products = _apply("MatMul", _Q, _K)
+    for scaled in (_apply("Mul", products, _SCALE), _apply("Div", products, _SCALE), products):
+        for scores in (_apply("Add", scaled, _MASK), scaled):
+            weights = _apply("Softmax", scores, rest="softmax")
+            guards = (_apply("Where", guard, Number(0.0), weights) for guard in (_apply("IsNaN", weights), _EMPTY))
+            for used in (*guards, weights):
+                pattern = _apply("MatMul", used, _V)
+                build = partial(_attention, pattern=pattern, scaled=scaled, scores=scores, weights=weights)
+                yield Recognition("attention", pattern, build)
+
+
+def _attention(match: Match, pattern: Apply, scaled: Apply, scores: Apply, weights: Apply) -> Composite | None:
+    scale, shape = _scale(match, scaled), match.value(scores).shape
+    axis = dict(match.node(weights).attributes).get("axis", -1)
+    is_last = isinstance(axis, int) and normalize_axis(axis, len(shape)) == len(shape) - 1
+    if scale is None or not is_last or not _is_private(match, pattern):
+        return None
+    operands = [match.value(term) for term in (_Q, _K, _V)]
+    mask, empty = (match.binding.values.get(term) for term in (_MASK, _EMPTY))
+    if any(value.dtype != f32 or len(value.shape) < 2 for value in operands) or (mask and mask.dtype != f32):
+        return None
+    used = pattern.operands[0]
+    if any(not same_shape(match.value(term).shape, shape) for term in (scaled, used)):  # a mask may add dimensions
+        return None
+    if empty is not None and empty.shape and empty.shape[-1] != ONE:
+        return None
+    is_guarded = used != weights and empty is None
+    attributes: dict[str, Attribute] = {"scale": scale, "is_guarded": is_guarded}
+    return Composite("Attention", [*operands, mask, empty], attributes)
+
+
+def _scale(match: Match, scaled: Apply) -> float | None:
+    """The factor of the products; None if it is no number."""
+    if scaled.op.name == "MatMul":
+        return 1.0
+    number = match.number(_SCALE)
+    return number if number is None or scaled.op.name == "Mul" else (1.0 / number if number else None)
+
+
+def _is_private(match: Match, pattern: Apply) -> bool:
+    """Whether nothing else uses what the match computes on the way."""
+    inner = [match.value(term).name for term in subterms([pattern]) if isinstance(term, Apply) and term != pattern]
+    members = {*inner, match.value(pattern).name}
+    readers = (node for name in inner for node in match.index.readers.get(name, ()))
+    is_read_inside = all(node.outputs[0].name in members for node in readers)
+    return is_read_inside and match.index.leaving.isdisjoint(inner)
+
+
+ATTENTIONS = tuple(_patterns())
+"""The largest patterns first."""
