@@ -181,9 +181,11 @@ class Window:
     ("weight", "zeros"), [(np.int8, (0,)), (np.uint8, (128,)), (np.uint8, (7,)), (np.int8, (0, 1) * 9)]
 )
 def test_convolutions(x: type, x_zero: int, weight: type, zeros: tuple[int, ...]) -> None:
-    case = Window(drawn(x, 2, 6, 9, 8), drawn(weight, 18, 6, 3, 2), x_zero, zeros, (1, 0, 2, 1), (2, 1), (1, 2))
-    (found,) = tilewright.compile(case.model()).run(None, {"x": case.x})
-    np.testing.assert_array_equal(found, case.expected)
+    for channels in (6, 20):
+        moves = (1, 0, 2, 1), (2, 1), (1, 2)
+        case = Window(drawn(x, 2, channels, 9, 8), drawn(weight, 18, channels, 3, 2), x_zero, zeros, *moves)
+        (found,) = tilewright.compile(case.model()).run(None, {"x": case.x})
+        np.testing.assert_array_equal(found, case.expected)
 
 
 def test_how_convolutions_are_computed() -> None:
@@ -195,7 +197,10 @@ def test_how_convolutions_are_computed() -> None:
     plain = Window(drawn(np.uint8, 1, 8, 5, 5), drawn(np.int8, 16, 8, 3, 3))
     assert names(plain, BEST) == ["ChannelGroups", "DotConvolution"]
     assert names(plain, OLD)[-1] == "Conv"
-    assert names(replace(plain, zeros=(1,)), BEST)[-1] == "Conv"
+    assert names(replace(plain, x=drawn(np.uint8, 1, 16, 5, 5), weight=drawn(np.int8, 16, 16, 3, 3)), BEST) == [
+        "BlockedDotConvolution"
+    ]
+    assert "DotConvolution" in names(replace(plain, zeros=(1,)), BEST)
     compiled = compile_graph(load(plain.model()), Options(target=BEST))
     assert any("vpdpbusd_add" in str(kernel.program) for kernel in compiled.kernels)
 

@@ -14,6 +14,7 @@ from tests.frontend.models import model, run_onnxruntime
 from tilewright.compilation import Options, prepare
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
+from tilewright.frontend.onnx.write import exporter
 from tilewright.graph import Graph, evaluate_graph
 from tilewright.passes.alternatives import expand, facts_of
 from tilewright.target.target import Target
@@ -241,6 +242,16 @@ def test_parameters_known_only_at_run_time_are_not_raised() -> None:
     assert np.abs(found.astype(np.float64) - other.astype(np.float64)).max() < 1e-5
 
 
+def test_tables_stay_bytes() -> None:
+    net, at = Network(), np.array([[5, 0], [3, 5]], np.int64)
+    table = net.weight("t", bytes_(6, 8), np.array(0.1, np.float32))
+    proto = net.model({"at": at}, net.add("Gather", [table, "at"], "y"))
+    graph = prepare(load(proto))
+    assert all(array.dtype != np.float32 or array.size == 1 for array in graph.constants.values())
+    (found,), (other,) = tilewright.compile(proto).run(None, {"at": at}), run_onnxruntime(proto, {"at": at})
+    np.testing.assert_array_equal(found, other)
+
+
 def operators(graph: Graph) -> list[str]:
     return [node.op.name for node in graph.nodes]
 
@@ -254,3 +265,11 @@ def test_bytes_that_are_quantized_again(scale: float) -> None:
     (found,), (other,) = tilewright.compile(proto).run(None, {"x": x}), run_onnxruntime(proto, {"x": x})
     np.testing.assert_array_equal(found, other)
     assert operators(prepare(load(proto))).count("QuantizeLinear") == (1 if scale > 0 else 2)
+
+
+@pytest.mark.parametrize("block", [Block(), Block(kernel=1, relu=True, zeros=(0, 4))])
+def test_it_is_written_as_it_was_read(block: Block) -> None:
+    written = exporter.export(prepare(load(block.model())))
+    onnx.checker.check_model(written, full_check=True)
+    found, expected = (run_onnxruntime(proto, {"x": block.x}) for proto in (written, block.model()))
+    assert np.mean(found[0] != expected[0]) < 0.001

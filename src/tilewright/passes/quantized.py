@@ -4,6 +4,7 @@
   and the left operand of dot-product instructions.
 - A value that is dequantized, moved or pooled, and quantized with the same parameters stays in bytes: quantizing what
   was dequantized gives the same bytes, and so does the largest of several.
+- Elements of a dequantized table of constants are dequantized after they are gathered.
 - Products of dequantized operands become ``QuantizedConv`` and ``QuantizedMatMul``, together with the quantization of
   their result; a ``Relu`` between is left out where quantizing saturates at 0. Their alternatives compute them in
   integers or in f32, as the target suggests.
@@ -27,7 +28,7 @@ from tilewright.symbolic.expr import const
 
 _QUANTIZE, _DEQUANTIZE = require("QuantizeLinear"), require("DequantizeLinear")
 _CONVOLUTION, _MATMUL, _GEMM = require("Conv"), require("MatMul"), require("Gemm")
-_RELU, _LARGEST, _TRANSPOSE = require("Relu"), require("MaxPool"), require("Transpose")
+_RELU, _LARGEST, _TRANSPOSE, _GATHER = map(require, ("Relu", "MaxPool", "Transpose", "Gather"))
 
 _HALF = 128
 LARGEST_SUM = 1 << 31
@@ -170,8 +171,27 @@ def _in_bytes(graph: Graph) -> Graph:
                 continue
         elif _only_moves(node):
             _move(node, coded, making)
+        elif node.op == _GATHER and source in coded and coded[source].bytes in making.constants:
+            node = _gathered(node, coded[source], making)
+            coded[result] = replace(coded[source], bytes=_first(node))
         making.nodes.append(node)
     return making.made()
+
+
+def _gathered(node: Node, table: _Coded, making: _Making) -> Node:
+    """What ``node`` selects of the constant ``table``, dequantized: the table stays bytes."""
+    result = node.outputs[0].name
+    bytes_ = [making.names.fresh(f"{result}.bytes")]
+    own = make_node(node.op, [table.bytes, *node.inputs[1:]], bytes_, dict(node.attributes), node.source)
+    making.nodes.append(own)
+    return make_node(_DEQUANTIZE, [own.outputs[0], table.scale, table.zero], [result], {}, node.source)
+
+
+def _first(node: Node) -> Value:
+    """The first operand."""
+    value = node.inputs[0]
+    assert value is not None, "it is not optional"
+    return value
 
 
 def _only_moves(node: Node) -> bool:

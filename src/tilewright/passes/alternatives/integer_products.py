@@ -50,7 +50,7 @@ class InGroups:
         if b not in facts.constants or facts.constants[b].size == 0 or (b_zero and b_zero not in facts.constants):
             return
         is_matrix = len(a.shape) > 1 and len(b.shape) == 2
-        if is_matrix if node.op == _MATMUL else _is_plain(node, b_zero and facts.constants[b_zero]):
+        if is_matrix if node.op == _MATMUL else _is_plain(node):
             yield Way(self.name, cycles(node, facts, GROUP), make=partial(in_groups, target=facts.target))
 
 
@@ -82,14 +82,12 @@ def cycles(node: Node, facts: Facts, group: int) -> float:
     return sum_cycles(products // group, points(b.shape) // group, facts.target)
 
 
-def _is_plain(node: Node, zeros: Array | None) -> bool:
-    """Whether there are no terms per window, all filters read all channels, and pads are known."""
-    attributes, weight = dict(node.attributes), _operands(node)[1]
+def _is_plain(node: Node) -> bool:
+    """Whether all filters read all channels, and pads are known."""
+    attributes = dict(node.attributes)
     pads = attributes["pads"]
     is_whole = isinstance(pads, tuple) and all(isinstance(pad, int) and pad >= 0 for pad in pads)
-    known = np.zeros(1, np.int32) if zeros is None else zeros.astype(np.int32)
-    neutral = np.all(known == (_HALF if weight.dtype == u8 else 0))
-    return is_whole and bool(neutral) and attributes["group"] == 1
+    return is_whole and attributes["group"] == 1
 
 
 def in_groups(node: Node, building: Building, target: Target) -> None:
@@ -158,15 +156,15 @@ class _Terms:
         x, weight, x_zero, _ = _operands(self.node)
         attributes = dict(self.node.attributes)
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
-        filters, rank = len(words), words.ndim - 2
+        filters, rank, data = len(words), words.ndim - 2, self._unsigned(x)
         pads = attributes.pop("pads")
         assert isinstance(pads, tuple), "see `_is_plain`"
         around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
-        grouped = self._add("ChannelGroups", self._unsigned(x), around, **places, group=GROUP)
+        grouped = self._add("ChannelGroups", data, around, **places, group=GROUP)
         moves = {name: attributes[name] for name in ("strides", "dilations")}
         packed = self._constant(_packed_filters(words.astype(np.int8)))
         yield self._add("DotConvolution", grouped, packed, filters=filters, **moves)
-        yield from self._zero_by_filter(words)
+        yield from self._of_zeros(words, data, around)
 
     def of_blocks(self) -> Iterator[Value]:
         """The same, with the channels of data and result in blocks."""
@@ -174,21 +172,42 @@ class _Terms:
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
         filters, channels, *kernel = words.shape
         data, around = self._unsigned(x), self._around(x, x_zero)
+        whole = data
         if missing := -channels % LANES:
             after = (0, missing, *(0 for _ in kernel))
-            data = self._add("Pad", data, around, before=(0,) * len(after), after=after)
+            whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
         packed = self._constant(_packed_blocks(words.astype(np.int8)))
         moves = {name: value for name, value in self.node.attributes if name != "group"}
-        yield self._add("BlockedDotConvolution", data, packed, around, filters=filters, **moves)
-        yield from self._zero_by_filter(words)
+        yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **moves)
+        yield from self._of_zeros(words, data, around)
 
-    def _zero_by_filter(self, words: Words) -> Iterator[Value]:
-        """The zero point of the data times the sum of each filter, unless it is 0."""
-        x, _, x_zero, _ = _operands(self.node)
-        if (zero := self._shifted_zero(x, x_zero)) is not None:
-            filters, _, *kernel = words.shape
-            by_filter: Words = words.reshape(filters, -1).sum(1, dtype=np.int32)
-            yield self._add("Mul", zero, self._constant(by_filter.reshape(filters, *(1 for _ in kernel))))
+    def _of_zeros(self, words: Words, data: Value, around: Value | None) -> Iterator[Value]:
+        """What zero points add to a convolution of ``data``, padded with ``around``: one number for each filter; and
+        those of filters times the sum of each window."""
+        x, weight, x_zero, weight_zero = _operands(self.node)
+        filters, *terms = words.shape
+        by_filter = (filters, *(1 for _ in terms[1:]))
+        zeros: Words = np.zeros(1, np.int32) if weight_zero is None else self._array(weight_zero).astype(np.int32)
+        zeros = np.broadcast_to(zeros.reshape(-1) - (_HALF if weight.dtype == u8 else 0), filters)
+        sums: Words = words.reshape(filters, -1).sum(1, dtype=np.int32) - np.int32(np.prod(terms)) * zeros
+        if (zero := self._shifted_zero(x, x_zero)) is not None and sums.any():
+            yield self._add("Mul", zero, self._constant(sums.reshape(by_filter)))
+        if zeros.any():
+            windows = self._window_sums(data, around, np.ones((1, 1, *terms[1:]), np.int32))
+            yield self._add("Mul", windows, self._constant(zeros.reshape(by_filter)))
+
+    def _window_sums(self, data: Value, around: Value | None, ones: Words) -> Value:
+        """The sum of each window over all channels, ``[N, 1, spatial...]``: channels first, as there are many."""
+        attributes = dict(self.node.attributes)
+        pads, rank = attributes.pop("pads"), ones.ndim - 2
+        assert isinstance(pads, tuple), "see `_is_plain`"
+        sums = self._add("ReduceSum", self._add("Cast", data, to=i32), axes=(1,), keepdims=True)
+        if any(pads):
+            channels = self._constant(np.array(int(str(data.shape[1])), np.int32))
+            filling = None if around is None else self._add("Mul", self._add("Cast", around, to=i32), channels)
+            sums = self._add("Pad", sums, filling, before=(0, 0, *pads[:rank]), after=(0, 0, *pads[rank:]))
+        moves = {name: attributes[name] for name in ("strides", "dilations")}
+        return self._add("Conv", sums, self._constant(ones), **moves)
 
     def _centered(self, matrix: Value, zero: Value | None) -> Value:
         wide = self._add("Cast", matrix, to=i32)
