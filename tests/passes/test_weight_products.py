@@ -11,12 +11,18 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tests.frontend.models import run_onnxruntime
+from tilewright import te
+from tilewright.base.dtypes import f32, i8, i32, u8
 from tilewright.base.errors import TilewrightError
 from tilewright.base.numerics import Math
 from tilewright.compilation import Options, prepare
+from tilewright.cost.analytic import schedule
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.lower import lower
 from tilewright.passes.alternatives import expand, facts_of
+from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
@@ -378,3 +384,32 @@ def test_rows_of_a_table_are_dequantized_after_they_are_gathered(scale: tuple[in
     np.testing.assert_array_equal(found, expected)
     last = prepare(load(proto)).nodes[-1].op.name
     assert last == ("Gather" if isinstance(scale, str) else "DequantizeLinear")
+
+
+@pytest.mark.parametrize("layout", ["columns last", "packed", "too narrow"])
+def test_other_sums_of_sums_of_the_same_types(layout: str) -> None:
+    """What looks like a product with digits, in other layouts, is scheduled as any reduction."""
+    lanes = 8 if layout == "too narrow" else 16
+    a = te.placeholder((4, 3, 8), i8, "a")
+    b = te.placeholder((3, 2, 4, lanes) if layout == "columns last" else (3, 2, lanes, 4), u8, "b")
+    block, step, inner = (te.reduce_axis((0, extent), name) for extent, name in ((3, "b"), (2, "s"), (4, "k")))
+
+    def product(m: te.Expr, p: te.Expr, n: te.Expr) -> object:
+        right = b[p, step.var, inner.var, n] if layout == "columns last" else b[p, step.var, n, inner.var]
+        left = te.cast(a[m, p, step.var * 4 + inner.var], i32)
+        return te.sum(left * te.cast(right, i32), axis=(step, inner))
+
+    products = te.compute((4, 3, lanes), product, name="products")
+    c = te.compute((4, lanes), lambda m, n: te.sum(te.cast(products[m, block.var, n], f32), axis=block), name="c")
+    naive = lower([c], "sums")
+    scheduled = schedule(Schedule(naive), BEST)
+    assert ("vpdpbusd" in str(scheduled.program)) == (layout == "packed")
+    feeds = {"a": draw(1).integers(-9, 9, (4, 3, 8)).astype(np.int8)}
+    feeds["b"] = draw(2).integers(0, 9, [int(str(extent)) for extent in b.shape]).astype(np.uint8)
+    wide = {name: array.astype(np.int64) for name, array in feeds.items()}
+    expected = np.einsum(
+        f"mpsk,ps{'kn' if layout == 'columns last' else 'nk'}->mn", wide["a"].reshape(4, 3, 2, 4), wide["b"]
+    )
+    results = (interpret(program, feeds)["c"] for program in (naive, scheduled.program))
+    for found in results:
+        np.testing.assert_array_equal(found, expected)
