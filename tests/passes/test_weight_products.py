@@ -154,7 +154,7 @@ def cases() -> Iterator[Case]:
     yield Case(2, 64, 64, bits=2, seed=7)
     yield Case(2, 64, 64, dtype=np.float16, has_bias=True, seed=8)
     yield Case(3, 64, 96, is_open=True, seed=9)
-    yield Case(3, 64, 96, attributes={"accuracy_level": 1}, seed=10)
+    yield Case(3, 64, 96, attributes={"accuracy_level": 1, "weight_prepacked": 0}, seed=10)
     yield Case(3, 64, 96, attributes={"accuracy_level": 4}, zeros="packed", seed=11)
 
 
@@ -199,6 +199,29 @@ def test_gather_block_quantized(kind: str, has_zeros: bool) -> None:
     (expected,) = run_onnxruntime(proto, {"i": indices})
     (found,) = tilewright.compile(proto).run(None, {"i": indices})
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "scales", "message"),
+    [
+        ({"bits": 2}, (4, 2), "tables of 2 bits"),
+        ({"quantize_axis": 0}, (4, 2), "gather_axis 0, quantize_axis 0"),
+        ({"block_size": 8}, (4, 4), "blocks of 8"),
+        ({}, (1, 2), "are not those of each row"),
+    ],
+)
+def test_tables_that_are_refused(options: Mapping[str, int], scales: tuple[int, ...], message: str) -> None:
+    node = helper.make_node(
+        "GatherBlockQuantized",
+        ["d", "i", "s"],
+        ["y"],
+        name="n",
+        domain="com.microsoft",
+        **{"block_size": 16, **options},
+    )
+    constants = {"d": np.zeros((4, 16), np.uint8), "s": np.ones(scales, np.float32)}
+    with pytest.raises(TilewrightError, match=rf"node n \(GatherBlockQuantized\).*{message}"):
+        load(model(node, {"i": np.zeros((2, 1), np.int64)}, constants))
 
 
 @dataclass(frozen=True)
@@ -351,6 +374,7 @@ def test_numbers_of_any_size() -> None:
         (Case(1, 64, 32), {"b": np.zeros((32, 2, 16), np.int8)}, "weights in int8"),
         (Case(1, 64, 32), {"order": np.array([0] * 63 + [1], np.int32)}, "g_idx has blocks of other sizes"),
         (Case(1, 64, 32, attributes={"other": 1}), {}, "attribute other is not supported"),
+        (Case(1, 64, 32, attributes={"weight_prepacked": 1}), {}, "weights in the layout of another processor"),
     ],
 )
 def test_what_breaks_the_rules_is_named(case: Case, constants: Mapping[str, Array], message: str) -> None:
