@@ -11,12 +11,18 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tests.frontend.models import run_onnxruntime
+from tilewright import te
+from tilewright.base.dtypes import f32, i8, i32, u8
 from tilewright.base.errors import TilewrightError
 from tilewright.base.numerics import Math
 from tilewright.compilation import Options, prepare
+from tilewright.cost.analytic import schedule
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.lower import lower
 from tilewright.passes.alternatives import expand, facts_of
+from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
@@ -148,7 +154,7 @@ def cases() -> Iterator[Case]:
     yield Case(2, 64, 64, bits=2, seed=7)
     yield Case(2, 64, 64, dtype=np.float16, has_bias=True, seed=8)
     yield Case(3, 64, 96, is_open=True, seed=9)
-    yield Case(3, 64, 96, attributes={"accuracy_level": 1}, seed=10)
+    yield Case(3, 64, 96, attributes={"accuracy_level": 1, "weight_prepacked": 0}, seed=10)
     yield Case(3, 64, 96, attributes={"accuracy_level": 4}, zeros="packed", seed=11)
 
 
@@ -193,6 +199,29 @@ def test_gather_block_quantized(kind: str, has_zeros: bool) -> None:
     (expected,) = run_onnxruntime(proto, {"i": indices})
     (found,) = tilewright.compile(proto).run(None, {"i": indices})
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "scales", "message"),
+    [
+        ({"bits": 2}, (4, 2), "tables of 2 bits"),
+        ({"quantize_axis": 0}, (4, 2), "gather_axis 0, quantize_axis 0"),
+        ({"block_size": 8}, (4, 4), "blocks of 8"),
+        ({}, (1, 2), "are not those of each row"),
+    ],
+)
+def test_tables_that_are_refused(options: Mapping[str, int], scales: tuple[int, ...], message: str) -> None:
+    node = helper.make_node(
+        "GatherBlockQuantized",
+        ["d", "i", "s"],
+        ["y"],
+        name="n",
+        domain="com.microsoft",
+        **{"block_size": 16, **options},
+    )
+    constants = {"d": np.zeros((4, 16), np.uint8), "s": np.ones(scales, np.float32)}
+    with pytest.raises(TilewrightError, match=rf"node n \(GatherBlockQuantized\).*{message}"):
+        load(model(node, {"i": np.zeros((2, 1), np.int64)}, constants))
 
 
 @dataclass(frozen=True)
@@ -345,6 +374,7 @@ def test_numbers_of_any_size() -> None:
         (Case(1, 64, 32), {"b": np.zeros((32, 2, 16), np.int8)}, "weights in int8"),
         (Case(1, 64, 32), {"order": np.array([0] * 63 + [1], np.int32)}, "g_idx has blocks of other sizes"),
         (Case(1, 64, 32, attributes={"other": 1}), {}, "attribute other is not supported"),
+        (Case(1, 64, 32, attributes={"weight_prepacked": 1}), {}, "weights in the layout of another processor"),
     ],
 )
 def test_what_breaks_the_rules_is_named(case: Case, constants: Mapping[str, Array], message: str) -> None:
@@ -378,3 +408,32 @@ def test_rows_of_a_table_are_dequantized_after_they_are_gathered(scale: tuple[in
     np.testing.assert_array_equal(found, expected)
     last = prepare(load(proto)).nodes[-1].op.name
     assert last == ("Gather" if isinstance(scale, str) else "DequantizeLinear")
+
+
+@pytest.mark.parametrize("layout", ["columns last", "packed", "too narrow"])
+def test_other_sums_of_sums_of_the_same_types(layout: str) -> None:
+    """What looks like a product with digits, in other layouts, is scheduled as any reduction."""
+    lanes = 8 if layout == "too narrow" else 16
+    a = te.placeholder((4, 3, 8), i8, "a")
+    b = te.placeholder((3, 2, 4, lanes) if layout == "columns last" else (3, 2, lanes, 4), u8, "b")
+    block, step, inner = (te.reduce_axis((0, extent), name) for extent, name in ((3, "b"), (2, "s"), (4, "k")))
+
+    def product(m: te.Expr, p: te.Expr, n: te.Expr) -> object:
+        right = b[p, step.var, inner.var, n] if layout == "columns last" else b[p, step.var, n, inner.var]
+        left = te.cast(a[m, p, step.var * 4 + inner.var], i32)
+        return te.sum(left * te.cast(right, i32), axis=(step, inner))
+
+    products = te.compute((4, 3, lanes), product, name="products")
+    c = te.compute((4, lanes), lambda m, n: te.sum(te.cast(products[m, block.var, n], f32), axis=block), name="c")
+    naive = lower([c], "sums")
+    scheduled = schedule(Schedule(naive), BEST)
+    assert ("vpdpbusd" in str(scheduled.program)) == (layout == "packed")
+    feeds = {"a": draw(1).integers(-9, 9, (4, 3, 8)).astype(np.int8)}
+    feeds["b"] = draw(2).integers(0, 9, [int(str(extent)) for extent in b.shape]).astype(np.uint8)
+    wide = {name: array.astype(np.int64) for name, array in feeds.items()}
+    expected = np.einsum(
+        f"mpsk,ps{'kn' if layout == 'columns last' else 'nk'}->mn", wide["a"].reshape(4, 3, 2, 4), wide["b"]
+    )
+    results = (interpret(program, feeds)["c"] for program in (naive, scheduled.program))
+    for found in results:
+        np.testing.assert_array_equal(found, expected)

@@ -156,7 +156,7 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
     block = block_at(s.program, anchor).stmt
     tiles = Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
     match _before(s, anchor):
-        case (only,) if unpacked_panel(only, roles):
+        case (only,) if tiles.facts.panel_width and unpacked_panel(only, roles):
             yield UnpackedTiles.around(tiles, only.name, target)
             return
         case producers:

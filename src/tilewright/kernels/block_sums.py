@@ -23,7 +23,9 @@ from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, consumers
 from tilewright.space.knobs import Knob
 from tilewright.space.population import BoolArray, Population
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.traversal import reads_in
+from tilewright.symbolic.expr import Binary, Const
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars, reads_in
 from tilewright.target.target import Target
 
 WRITTEN_OUT = 8
@@ -65,7 +67,8 @@ class BlockSums(Nest):
             return None
         inner, outer = reductions
         instruction, roles = _instruction(inner, target), window(outer)
-        if instruction is None or roles is None or consumers(s.program, inner) != (outer,):
+        is_used_once = consumers(s.program, inner) == (outer,) and len(axes_of(outer, IterKind.REDUCE)) == 1
+        if instruction is None or roles is None or not is_used_once or not _is_packed(inner):
             return None
         extents = Extents(s.program.dims)
         facts = _facts(inner, outer, roles, instruction, extents)
@@ -132,6 +135,25 @@ def _instruction(block: Block, target: Target) -> TensorIntrinsic | None:
         if _operands(block) == _operands(intrinsic.block) and [a.extent for a in _reduced(intrinsic)] == [last.extent]:
             return intrinsic
     return None
+
+
+def _is_packed(block: Block) -> bool:
+    """Whether what ``block`` multiplies by is stored in the registers of the instruction."""
+    assert isinstance(block.body, Store), "see `_instruction`"
+    spatial = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
+    reads = [read for read in reads_in(block.body.value) if len(read.indices) > 1]
+    panel = next((read for read in reads if spatial and spatial[-1].var in free_vars(read.indices[-2])), None)
+    if panel is None:
+        return False
+    vector = spatial[-1]
+    is_whole = isinstance(vector.extent, Const) and int(vector.extent.value) % LANES == 0
+    match panel.indices[-2:]:
+        case (Binary(BinaryOp.MOD, place, Const(int(width))), group):
+            return is_whole and place == vector.var and width % LANES == 0 and group == block.axes[-1].var
+        case (place, group):
+            return is_whole and place == vector.var and group == block.axes[-1].var
+        case _:
+            return False
 
 
 def _operands(block: Block) -> list[DType]:

@@ -27,8 +27,6 @@ WIDEST = 64
 """Columns of a panel: as many as a tile of one row has."""
 _MORE = 1.05
 """Panels may have so many times the columns of the weight."""
-
-
 _CONVERSION = 4
 """Operations to convert a code, in multiply-adds."""
 _OTHER_ERRORS = Errors(has_own_terms=False)

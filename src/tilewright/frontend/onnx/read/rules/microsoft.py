@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilewright.base.dtypes import f16, f32, u8
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
 from tilewright.graph import Array, Value
-from tilewright.ops.shapes import normalize_axis
+from tilewright.ops.shapes import normalize_axis, same_extent
 
 Codes: TypeAlias = NDArray[np.uint8]
 
@@ -58,7 +58,11 @@ def _required(request: Request, array: Array | None, what: str) -> Array:
 
 def _matmul_n_bits(request: Request) -> Sequence[Value]:
     """``A`` times a weight ``[N, K]`` in blocks of columns, with scales, zero points and a bias."""
-    _check_attributes(request, ("K", "N", "bits", "block_size", "accuracy_level"))
+    _check_attributes(request, ("K", "N", "bits", "block_size", "accuracy_level", "weight_prepacked"))
+    if _integer(request, "weight_prepacked", 0):
+        raise request.unsupported(
+            "weights in the layout of another processor are not supported; export them as they are"
+        )
     a, bits, size = request.input(0), _integer(request, "bits", 4), _integer(request, "block_size")
     depth, columns = _integer(request, "K"), _integer(request, "N")
     if bits not in (2, 4, 8):
@@ -127,8 +131,15 @@ def _gather_block_quantized(request: Request) -> Sequence[Value]:
         for name, default in (("gather_axis", 0), ("quantize_axis", 1))
     )
     size = _integer(request, "block_size", 128)
-    if gather == quantize or bits not in (4, 8) or size < 16 or size & (size - 1):
-        raise request.invalid(f"gather_axis {gather}, quantize_axis {quantize}, {bits} bits, blocks of {size}")
+    if gather == quantize or size < 16 or size & (size - 1):
+        raise request.invalid(
+            f"gather_axis {gather}, quantize_axis {quantize}, blocks of {size}: axes differ, and blocks "
+            "are powers of two from 16 on"
+        )
+    if bits not in (4, 8):
+        raise request.unsupported(f"tables of {bits} bits are not supported; there are 4 and 8")
+    if len(scales.shape) != rank or not same_extent(scales.shape[gather], data.shape[gather]):
+        raise request.unsupported(f"the scales {scales!r} are not those of each row of {data!r}; repeat them")
     is_packed = bits == 4 and data.dtype == u8 and not request.importer.has_four_bits(data)
     if is_packed and (gather == rank - 1 or quantize != rank - 1):
         raise request.unsupported("two codes in a byte must be along the last axis, which is that of the blocks")
