@@ -206,13 +206,16 @@ class _Tile:
         """The scaled and masked scores of a tile of keys."""
         blocks, size = self.blocks, self.blocks.size
 
-        def scored(product: Expr, r: Expr, j: Expr) -> Expr:
+        def scored(acc: Buffer, r: Expr, j: Expr) -> Stmt:
             key = panel * size.width + (j + start)
-            value = product * const(blocks.scale, f32)
+            value = acc[r, j] * const(blocks.scale, f32)
             if blocks.mask is not None:
-                value = value + _element(blocks.mask, (*self.outer, self._row(r), minimum(key, self._keys() - 1)))
-            value = value if self._has_whole_panels() else select(key < self._keys(), value, const(-inf, f32))
-            return value if blocks.empty is None else select(self._is_empty(r), const(-inf, f32), value)
+                value = value + _element(blocks.mask, (*self.outer, self._row(r), key))
+            value = value if blocks.empty is None else select(self._is_empty(r), const(-inf, f32), value)
+            put = store(scores, (r, j + start), value)
+            if self._has_whole_panels():
+                return put
+            return if_then(key < self._keys(), put, store(scores, (r, j + start), -inf))
 
         def step(acc: Buffer, k: Expr, r: Expr, j: Expr) -> Expr:
             left = _element(blocks.q, (*self.outer, self._row(r), k))
@@ -225,7 +228,7 @@ class _Tile:
             return seq(
                 each(lambda r, j: store(acc, (r, j), 0.0)),
                 for_range(size.depth, lambda k: each(lambda r, j: store(acc, (r, j), step(acc, k, r, j))), name="k"),
-                each(lambda r, j: store(scores, (r, j + start), scored(acc[r, j], r, j))),
+                each(lambda r, j: scored(acc, r, j)),
             )
 
         return alloc((size.rows, size.columns), f32, with_sums, name="sums")
@@ -300,6 +303,8 @@ class _Tile:
             if blocks.is_guarded:
                 result = select(unary(UnaryOp.ISNAN, total), const(0.0, f32), result)
                 result = select(equal(total, const(0.0, f32)), value, result)
+            if not isinstance(self._keys(), Const):
+                result = select(equal(self._keys(), ZERO), value, result)  # a sum of no products
             return result if blocks.empty is None else select(self._is_empty(r), value, result)
 
         def row(r: Expr) -> Stmt:

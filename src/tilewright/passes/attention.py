@@ -35,7 +35,8 @@ def recognize_attention(graph: Graph, facts: Facts) -> Graph:
 
 
 def _pays(node: Node, facts: Facts) -> bool:
-    return min(candidates(node, facts), key=lambda way: way.cycles).algorithm != WITH_SCORES.name
+    best = min(candidates(node, facts), key=lambda way: way.cycles)
+    return best.make is not None and best.algorithm != WITH_SCORES.name
 
 
 _Q, _K, _V, _MASK, _EMPTY, _SCALE = (Variable(name, (), name) for name in ("q", "k", "v", "mask", "empty", "scale"))

@@ -17,7 +17,7 @@ from tilewright.graph import Node, Value
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import broadcast
 from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
-from tilewright.symbolic.expr import Const, Expr
+from tilewright.symbolic.expr import ZERO, Const, Expr
 from tilewright.target.target import Target
 
 ATTENTION = require("Attention")
@@ -111,7 +111,7 @@ def _is_possible(node: Node) -> bool:
     q, keys, v, mask, _ = _operands(node)
     known = all(isinstance(width, Const) and 0 < int(width.value) <= _WIDEST for width in (q.shape[-1], v.shape[-1]))
     are_matrices = all(value.dtype == f32 and len(value.shape) > 1 for value in (q, keys, v))
-    return known and are_matrices and (mask is None or mask.dtype == f32)
+    return known and are_matrices and keys.shape[-1] != ZERO and (mask is None or mask.dtype == f32)
 
 
 def _in_blocks(target: Target, node: Node, building: Building) -> None:
