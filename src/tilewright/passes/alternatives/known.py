@@ -7,7 +7,7 @@ from tilewright.base.plugins import installed
 from tilewright.graph import Graph
 from tilewright.passes.alternatives.api import Alternative, Facts
 from tilewright.passes.alternatives.direct import DIRECT
-from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
+from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_REALS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
 from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
@@ -20,6 +20,7 @@ BUILT_IN: tuple[Alternative, ...] = (
     F3,
     F4,
     IN_GROUPS,
+    IN_REALS,
     IN_WORDS,
     SCALED,
     DEQUANTIZED,
