@@ -188,6 +188,19 @@ def test_convolutions(x: type, x_zero: int, weight: type, zeros: tuple[int, ...]
         np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.parametrize("open_", ["n", "h", "w", "hw"])
+@pytest.mark.parametrize("channels", [6, 16])
+def test_open_sizes_of_convolutions(channels: int, open_: str) -> None:
+    case = Window(drawn(np.uint8, 1, channels, 9, 7), drawn(np.int8, 16, channels, 3, 3), 3, (0,), (1, 1, 1, 1))
+    proto = case.model()
+    for name in open_:
+        dim = proto.graph.input[0].type.tensor_type.shape.dim["nchw".index(name)]
+        dim.Clear()
+        dim.dim_param = name
+    (found,) = tilewright.compile(proto).run(None, {"x": case.x})
+    np.testing.assert_array_equal(found, case.expected)
+
+
 @pytest.mark.parametrize("x", EIGHT)
 def test_short_sums_are_exact_in_reals(x: type) -> None:
     """Depthwise filters: all terms are as large as they can be, and of one sign."""
