@@ -50,6 +50,11 @@ def test_reductions(axes: tuple[int, ...], operators: list[str], keepdims: bool)
     check(graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims)), rows)
 
 
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions_of_all_axes(keepdims: bool) -> None:
+    check(graph_of(apply("ReduceMax", [X], "y", keepdims=keepdims)), ["Reshape", "ReduceMax", "Reshape"])
+
+
 @pytest.mark.parametrize("axes", [(3,), (1, 2), (1, 3)])
 def test_axes_that_are_not_trailing_stay(axes: tuple[int, ...]) -> None:
     laid_out = LaidOut(graph_of(apply("ReduceMax", [X], "y", axes=axes)), {})

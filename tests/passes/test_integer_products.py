@@ -188,6 +188,37 @@ def test_convolutions(x: type, x_zero: int, weight: type, zeros: tuple[int, ...]
         np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.parametrize("open_", ["n", "h", "w", "hw"])
+@pytest.mark.parametrize("channels", [6, 16])
+def test_open_sizes_of_convolutions(channels: int, open_: str) -> None:
+    case = Window(drawn(np.uint8, 1, channels, 9, 7), drawn(np.int8, 16, channels, 3, 3), 3, (0,), (1, 1, 1, 1))
+    proto = case.model()
+    for name in open_:
+        dim = proto.graph.input[0].type.tensor_type.shape.dim["nchw".index(name)]
+        dim.Clear()
+        dim.dim_param = name
+    (found,) = tilewright.compile(proto).run(None, {"x": case.x})
+    np.testing.assert_array_equal(found, case.expected)
+
+
+@pytest.mark.parametrize("x", EIGHT)
+def test_short_sums_are_exact_in_reals(x: type) -> None:
+    """Depthwise filters: all terms are as large as they can be, and of one sign."""
+    info = np.iinfo(x)
+    data = np.where(drawn(np.uint8, 1, 8, 9, 9) < 200, info.max, info.max - 1).astype(x)
+    weight = np.full((8, 1, 5, 5), 255, np.uint8)
+    zeros = {"xz": np.array(info.min, x), "wz": np.array(0, np.uint8)}
+    node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], group=8, pads=[2] * 4)
+    proto = model([node], {"x": data}, ["y"], {"w": weight, **zeros})
+    (found,) = tilewright.compile(proto).run(None, {"x": data})
+    padded = np.pad(data.astype(np.int32) - info.min, [(0, 0), (0, 0), (2, 2), (2, 2)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), (2, 3))
+    np.testing.assert_array_equal(found, 255 * windows.sum((-1, -2)))
+    graph = normalize(load(proto))
+    (conv,) = (n for n in expand(graph, facts_of(graph, BEST)).nodes if n.op.name == "Conv")
+    assert conv.outputs[0].dtype.is_float
+
+
 def test_how_convolutions_are_computed() -> None:
     def names(case: Window, target: Target) -> list[str]:
         graph = normalize(load(case.model()))
@@ -196,7 +227,7 @@ def test_how_convolutions_are_computed() -> None:
 
     plain = Window(drawn(np.uint8, 1, 8, 5, 5), drawn(np.int8, 16, 8, 3, 3))
     assert names(plain, BEST) == ["ChannelGroups", "DotConvolution"]
-    assert names(plain, OLD)[-1] == "Conv"
+    assert "DotConvolution" not in names(plain, OLD)
     assert names(replace(plain, x=drawn(np.uint8, 1, 16, 5, 5), weight=drawn(np.int8, 16, 16, 3, 3)), BEST) == [
         "BlockedDotConvolution"
     ]

@@ -81,13 +81,15 @@ def _differs(node: Node, trailing: int) -> bool:
 
 
 def _first_axis(node: Node, rank: int) -> int | None:
-    """The first of the trailing axes that ``node`` reduces, if it reduces exactly these."""
+    """The first of the trailing axes that ``node`` reduces, if it reduces exactly these; without ``axes``, all."""
     attributes = dict(node.attributes)
     axes, axis = attributes.get("axes"), attributes.get("axis", -1)
     if len(node.outputs) != 1 or not node.op.has(Trait.FLAT_AXES):
         return None
     if len(node.inputs) > 1:
         return normalize_axis(axis, rank) if isinstance(axis, int) else None
+    if axes is None and rank > 0:
+        return 0
     if not isinstance(axes, tuple) or not axes:
         return None
     reduced = normalize_axes([int(str(a)) for a in axes], rank)

@@ -378,8 +378,8 @@ class ArithmeticEmitter:
         if a.dtype == dtypes.f16:
             # With AVX512-FP16, LLVM's conversion to i16 makes -32768 of NaN, not 0.
             return self._float_to_integer(self.cast(a, dtypes.f32), dtype)
-        if dtype.bits <= 16 and a.dtype == dtypes.f32:
-            return self._float_to_narrow(a, dtype)
+        if dtype.bits <= 32 and a.dtype == dtypes.f32:
+            return self._saturated(a, dtype)
         name = "fptosi.sat" if dtype.is_signed else "fptoui.sat"
         result, operand = type_name(dtype, a.lanes), a.type
         lanes = f"v{a.lanes}" if a.lanes > 1 else ""
@@ -387,19 +387,25 @@ class ArithmeticEmitter:
         self.text.declare(f"declare {result} {symbol}({operand})")
         return self._pure(f"call {result} {symbol}({a.typed})", dtype, (a,))
 
-    def _float_to_narrow(self, a: Value, dtype: DType) -> Value:
-        """Saturated in f32, which has all of these integers: LLVM computes vectors of ``fptoui.sat`` lane by lane.
+    def _saturated(self, a: Value, dtype: DType) -> Value:
+        """Integers of f32, saturated by comparing: LLVM computes vectors of ``fptosi.sat`` lane by lane.
 
         ``fcmp ogt`` is false for NaN, which becomes the lower limit; for signed integers, it is 0 already.
         """
-        low, high = (literal(float(limit), a.dtype, a.lanes) for limit in (dtype.min, dtype.max))
+        zero, low = (literal(limit, a.dtype, a.lanes) for limit in (0.0, float(dtype.min)))
         if dtype.is_signed:
             ordered = self._pure(f"fcmp ord {a.typed}, {a.text}", dtypes.boolean, (a,))
-            a = self.select(ordered, a, literal(0.0, a.dtype, a.lanes))
+            a = self.select(ordered, a, zero)
         above = self._pure(f"fcmp ogt {a.typed}, {low.text}", dtypes.boolean, (a,))
         a = self.select(above, a, low)
-        below = self._pure(f"fcmp olt {a.typed}, {high.text}", dtypes.boolean, (a,))
-        return self._convert("trunc", self._convert("fptosi", self.select(below, a, high), dtypes.i32), dtype)
+        if dtype.bits < 32:
+            high = literal(float(dtype.max), a.dtype, a.lanes)
+            below = self._pure(f"fcmp olt {a.typed}, {high.text}", dtypes.boolean, (a,))
+            return self._convert("trunc", self._convert("fptosi", self.select(below, a, high), dtypes.i32), dtype)
+        end = literal(float(int(dtype.max) + 1), a.dtype, a.lanes)
+        fits = self._pure(f"fcmp olt {a.typed}, {end.text}", dtypes.boolean, (a,))
+        whole = self._convert("fptosi" if dtype.is_signed else "fptoui", self.select(fits, a, zero), dtype)
+        return self.select(fits, whole, literal(dtype.max, dtype, a.lanes))
 
     def _integer_to_float(self, a: Value, dtype: DType) -> Value:
         if dtype.bits == 16:

@@ -8,6 +8,7 @@ from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
 from tilewright.passes.blocks import Reads, can_be_blocked, filled, filled_blocks, is_channelwise, points, width_of
 from tilewright.symbolic.expr import ONE, Const
@@ -75,7 +76,7 @@ def _byte_sums(node: Node, target: Target) -> Iterator[Way]:
         return
     products = points(result.shape) * points(weight.shape[1:-2])
     cycles = sum_cycles(products, points(weight.shape), target)
-    if can_be_blocked(result, target):
+    if can_be_blocked(result, target) and static(result.shape[2:]) is not None:
         yield _in_blocks(node, cycles, Reads.PLAIN)
     yield Way(AS_IT_IS, cycles * target.machine.sum_by_rows)
 

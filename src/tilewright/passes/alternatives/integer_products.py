@@ -1,4 +1,4 @@
-"""Products of quantized matrices, and convolutions: by dot-product instructions, or as products of i32.
+"""Products of quantized matrices, and convolutions: by dot-product instructions, or as products of f32 or i32.
 
 ``vpdpbusd`` multiplies u8 by i8 in groups of four. With ``a' = a + 128`` if ``a`` is signed, ``b' = b - 128`` if ``b``
 is unsigned, and zero points shifted likewise::
@@ -17,12 +17,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.dtypes import i8, i32, u8
+from tilewright.base.dtypes import DType, f32, i8, i32, u8
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.packing import pack
 from tilewright.ops.operator import Attribute, require
+from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import can_be_blocked, points
 from tilewright.schedule.index_map import IndexMap
@@ -64,7 +65,21 @@ class InWords:
             yield Way(self.name, cycles(node, facts, 1), make=_in_words)
 
 
-IN_GROUPS, IN_WORDS = InGroups(), InWords()
+class InReals:
+    """As convolutions of f32, if sums are so short that they are exact: all partial sums are below 2^24."""
+
+    name = "products of reals"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op == _CONVOLUTION and points(_operands(node)[1].shape[1:]) * _LARGEST_TERM <= _EXACT:
+            yield Way(self.name, cycles(node, facts, 1), make=_in_reals)
+
+
+IN_GROUPS, IN_REALS, IN_WORDS = InGroups(), InReals(), InWords()
+
+_LARGEST_TERM = 255 * 255
+_EXACT = 1 << 24
+"""Integers up to this one are numbers of f32."""
 
 
 def _operands(node: Node) -> tuple[Value, Value, Value | None, Value | None]:
@@ -97,13 +112,19 @@ def in_groups(node: Node, building: Building, target: Target) -> None:
         terms.subtract(terms.of_product())
         return
     data, result = node.inputs[0], node.outputs[0]
-    in_blocks = data is not None and can_be_blocked(data, target) and can_be_blocked(result, target)
+    in_blocks = data is not None and static(result.shape[2:]) is not None
+    in_blocks = in_blocks and data is not None and can_be_blocked(data, target) and can_be_blocked(result, target)
     terms.subtract(terms.of_blocks() if in_blocks else terms.of_convolution())
 
 
 def _in_words(node: Node, building: Building) -> None:
     terms = _Terms(node, building)
-    terms.subtract(iter([terms.convolution_in_words() if node.op == _CONVOLUTION else terms.product_in_words()]))
+    terms.subtract(iter([terms.convolution_in(i32) if node.op == _CONVOLUTION else terms.product_in_words()]))
+
+
+def _in_reals(node: Node, building: Building) -> None:
+    terms = _Terms(node, building)
+    terms.subtract(iter([terms.in_words(terms.convolution_in(f32))]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +146,17 @@ class _Terms:
         a, b, a_zero, b_zero = _operands(self.node)
         return self._add("MatMul", self._centered(a, self._by_row(a, a_zero)), self._centered(b, b_zero))
 
-    def convolution_in_words(self) -> Value:
-        """The only term."""
+    def in_words(self, value: Value) -> Value:
+        """``value`` as integers."""
+        return self._add("Cast", value, to=i32)
+
+    def convolution_in(self, dtype: DType) -> Value:
+        """The only term, in numbers of ``dtype``."""
         x, weight, x_zero, zeros = _operands(self.node)
         if zeros is not None and zeros.shape:
             zeros = self._add("Unsqueeze", zeros, axes=tuple(range(1, len(weight.shape))))
-        filters = self._centered(weight, zeros)
-        return self._add("Conv", self._centered(x, x_zero), filters, **dict(self.node.attributes))
+        filters, data = self._centered(weight, zeros, dtype), self._centered(x, x_zero, dtype)
+        return self._add("Conv", data, filters, **dict(self.node.attributes))
 
     def of_product(self) -> Iterator[Value]:
         """The sum of products, and what zero points add to it."""
@@ -205,13 +230,14 @@ class _Terms:
         if any(pads):
             channels = self._constant(np.array(int(str(data.shape[1])), np.int32))
             filling = None if around is None else self._add("Mul", self._add("Cast", around, to=i32), channels)
-            sums = self._add("Pad", sums, filling, before=(0, 0, *pads[:rank]), after=(0, 0, *pads[rank:]))
+            whole = [int(str(pad)) for pad in pads]
+            sums = self._add("Pad", sums, filling, before=(0, 0, *whole[:rank]), after=(0, 0, *whole[rank:]))
         moves = {name: attributes[name] for name in ("strides", "dilations")}
         return self._add("Conv", sums, self._constant(ones), **moves)
 
-    def _centered(self, matrix: Value, zero: Value | None) -> Value:
-        wide = self._add("Cast", matrix, to=i32)
-        return wide if zero is None else self._add("Sub", wide, self._add("Cast", zero, to=i32))
+    def _centered(self, matrix: Value, zero: Value | None, dtype: DType = i32) -> Value:
+        wide = self._add("Cast", matrix, to=dtype)
+        return wide if zero is None else self._add("Sub", wide, self._add("Cast", zero, to=dtype))
 
     def _by_row(self, a: Value, zero: Value | None) -> Value | None:
         """A zero point of the left matrix, made broadcastable: one number, or one for each row."""

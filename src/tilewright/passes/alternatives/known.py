@@ -9,7 +9,7 @@ from tilewright.passes.alternatives.api import Alternative, Facts
 from tilewright.passes.alternatives.attention import IN_BLOCKS, WITH_SCORES
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
-from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
+from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_REALS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
 from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
@@ -19,7 +19,7 @@ from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
     *(DIRECT, INSIDE_TAPS, INTERLEAVED_PHASES, F2, F3, F4),
-    *(IN_GROUPS, IN_WORDS, SCALED, DEQUANTIZED),
+    *(IN_GROUPS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS),
 )
 """Equally cheap ones are preferred in this order."""
