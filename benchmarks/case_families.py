@@ -273,9 +273,9 @@ FAMILIES: Mapping[str, tuple[Callable[[Draw], str], float]] = MappingProxyType(
 def random_case(seed: int, index: int, families: Sequence[str] = tuple(FAMILIES)) -> RandomCase:
     """Case `index` of `seed`, of one of `families`."""
     random = np.random.default_rng((seed, index))
+    family = Draw(random, Parts(random)).of(families, [FAMILIES[name][1] for name in families])
     while True:
         draw = Draw(random, Parts(random))
-        family = draw.of(families, [FAMILIES[name][1] for name in families])
         try:
             output = FAMILIES[family][0](draw)
         except TooLargeOrSmall:

@@ -6,14 +6,27 @@ from tilewright.base.numerics import Math
 from tilewright.base.plugins import installed
 from tilewright.graph import Graph
 from tilewright.passes.alternatives.api import Alternative, Facts
+from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
 from tilewright.passes.alternatives.direct import DIRECT
+from tilewright.passes.alternatives.group_by_group import GROUP_BY_GROUP
 from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
 from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES
 from tilewright.target.target import Target
 
-BUILT_IN: tuple[Alternative, ...] = (DIRECT, INSIDE_TAPS, INTERLEAVED_PHASES, F2, F3, F4, IN_GROUPS, IN_WORDS)
+BUILT_IN: tuple[Alternative, ...] = (
+    DIRECT,
+    INSIDE_TAPS,
+    GROUP_BY_GROUP,
+    AXIS_BY_AXIS,
+    INTERLEAVED_PHASES,
+    F2,
+    F3,
+    F4,
+    IN_GROUPS,
+    IN_WORDS,
+)
 """Equally cheap ones are preferred in this order."""
 
 GROUP = "tilewright.alternatives"
