@@ -340,6 +340,9 @@ class Tiles(Nest):
         block = block_at(s.program, self.anchor).stmt
         outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
         reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
+        taps = {sliding.tap for _, sliding in self.facts.slidings}
+        if reduction and reduction[-1] in taps:  # one test of a tap serves all channels
+            reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
         tile, written_out = Tile(values["lanes"], values["rows"], values["panels"]), len(reduction) * values["unroll"]
         plan = Plan(tile, outer, reduction, written_out=written_out, instruction=self.instruction)
         self.go(s, plan, values["pack"], values["prefetch"])

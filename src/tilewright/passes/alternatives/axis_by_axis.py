@@ -68,9 +68,9 @@ def _moves(node: Node, dim: int) -> bool:
     return _entry(attributes, "strides", dim) != 1 or any(pad != 0 for pad in own)
 
 
-def _entry(attributes: dict[str, Attribute], name: str, dim: int) -> Attribute:
+def _entry(attributes: dict[str, Attribute], name: str, dim: int) -> int:
     values = attributes.get(name)
-    return values[dim] if isinstance(values, tuple) and values else 1
+    return int(str(values[dim])) if isinstance(values, tuple) and values else 1
 
 
 def _along(node: Node, dim: int) -> dict[str, Attribute]:
@@ -79,8 +79,8 @@ def _along(node: Node, dim: int) -> dict[str, Attribute]:
     for name, neutral in _NEUTRAL.items():
         given = attributes.get(name)
         if isinstance(given, tuple) and given:
-            attributes[name] = tuple(entry if at == dim else neutral for at, entry in enumerate(given))
+            attributes[name] = tuple(_entry(attributes, name, dim) if at == dim else neutral for at in range(rank))
     pads = attributes.get("pads")
     if isinstance(pads, tuple) and pads:
-        attributes["pads"] = tuple(pad if at % rank == dim else 0 for at, pad in enumerate(pads))
+        attributes["pads"] = tuple(int(str(pad)) if at % rank == dim else 0 for at, pad in enumerate(pads))
     return attributes

@@ -57,7 +57,7 @@ def _guards(stmt: Stmt, buffer: Buffer, inside: set[Var]) -> Iterator[frozenset[
     found = _masked(stmt, buffer)
     if found is not None and found.parts:
         free = frozenset[Var]().union(*map(free_vars, found.parts))
-        is_fixed = free & inside == {found.lane} and not any(part.has_reads for part in found.parts)
+        is_fixed = free.isdisjoint(inside - {found.lane}) and not any(part.has_reads for part in found.parts)
         yield frozenset(substitute(part, {found.lane: _LANE}) for part in found.parts) if is_fixed else None
         return
     match stmt:
