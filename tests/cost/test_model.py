@@ -111,9 +111,10 @@ def test_a_matrix_is_packed_for_many_rows_only() -> None:
 
 
 def test_panels_are_whole_registers() -> None:
-    for columns in (1, 16, 40, 1000):
+    for columns in (9, 16, 40, 1000):
         width = panel_width(Matrix(columns, 8, 128, f32, f32, 0), TARGET)
         assert width % 16 == 0 and (width == 16 or width // 2 < columns + 16)
+    assert [panel_width(Matrix(columns, 8, 128, f32, f32, 0), TARGET) for columns in (1, 4, 5, 8)] == [4, 4, 8, 8]
 
 
 class Strange(Nest):

@@ -16,6 +16,7 @@ from tilewright.kernels.schedules import (
     inline_all,
     inline_open_rows,
     is_reduction,
+    reduces_rows,
     schedule_elementwise,
     schedule_reduction,
     schedule_rows,
@@ -189,7 +190,7 @@ def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
     """A reduction over windows, if ``block`` is one: tiles in registers; small windows may be unrolled."""
     roles = window(block)
     blocks = all_blocks(s.program.body)
-    if roles is None or blocks[0].name != block.name or len(blocks) > 2:
+    if roles is None or blocks[0].name != block.name or len(blocks) > 2 or reduces_rows(block):
         return None
     taps = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is IterKind.REDUCE)
     anchor = BlockRef(block.name)

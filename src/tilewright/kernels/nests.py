@@ -113,6 +113,8 @@ def _listed(nests: Sequence[Nest]) -> str:
 VECTORS = (1, 2, 4)
 """Numbers of registers in a row of a tile: LLVM widens a vector of three registers to four, and then spills."""
 PANELS = (1, 2, 3, 4)
+LEAST_LANES = 4
+"""Lanes of the narrowest registers that there are (SSE2, NEON), of 32-bit elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +340,9 @@ class Tiles(Nest):
         block = block_at(s.program, self.anchor).stmt
         outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
         reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
+        taps = {sliding.tap for _, sliding in self.facts.slidings}
+        if reduction and reduction[-1] in taps:  # one test of a tap serves all channels
+            reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
         tile, written_out = Tile(values["lanes"], values["rows"], values["panels"]), len(reduction) * values["unroll"]
         plan = Plan(tile, outer, reduction, written_out=written_out, instruction=self.instruction)
         self.go(s, plan, values["pack"], values["prefetch"])
@@ -362,7 +367,7 @@ def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     """The shapes and orders of tiles."""
     # A window's rows share their reads, so more of them are better than wider ones.
     vectors = [v for v in VECTORS if v == 1 or (facts.vector > (v - 1) * registers.lanes and not facts.is_window)]
-    lanes = [v * registers.lanes for v in vectors]
+    lanes = [v * registers.lanes for v in vectors] if 2 * facts.vector > registers.lanes else [_narrow(facts.vector)]
     fitting = tuple(number for number in lanes if facts.panel_width % number == 0)
     rows = tuple(range(1, min(registers.count, max(facts.rows, 1)) + 1))
     panels = tuple(number for number in PANELS if number <= max(facts.panels, 1))
@@ -374,9 +379,14 @@ def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     return *shapes, Knob("order", orders)
 
 
+def _narrow(extent: int) -> int:
+    """Lanes for an axis that fills at most half of a register: narrower registers, rather than masks."""
+    return max(LEAST_LANES, 1 << (extent - 1).bit_length())
+
+
 def fits(population: Population, registers: Registers) -> BoolArray:
     """Whether the accumulators of tiles, the vectors of a row and a broadcast fit in the registers."""
-    columns = population.column("lanes") // registers.lanes * population.column("panels")
+    columns = -(-population.column("lanes") // registers.lanes) * population.column("panels")
     return np.less_equal((population.column("rows") + 1) * columns + 1, registers.count)
 
 

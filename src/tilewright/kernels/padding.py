@@ -4,7 +4,6 @@ A convolution of 16 positions with three taps 12 apart reads 48 elements, of whi
 neighbours leaves out a tap if it is outside for all of them, so small tiles leave out more.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,6 +25,8 @@ class Sliding:
     """The taps of a window along an axis of the result: tap ``k`` of output ``i`` is inside where all of ``inside``,
     ``(a, b, c)``, have ``a * i + b * k + c >= 0``."""
 
+    tap: int
+    """The position of the axis of the taps among those of its block."""
     outputs: int
     taps: int
     inside: frozenset[tuple[int, int, int]]
@@ -54,12 +55,11 @@ def slidings(program: Program, block: Block) -> dict[int, Sliding]:
         if pair is not None:
             one, tap = pair
             found.setdefault(pair, set()).add((inequality[one.var,], inequality[tap.var,], inequality.get((), 0)))
-    made = {block.axes.index(one): _sliding(one, tap, conditions) for (one, tap), conditions in found.items()}
+    made = {
+        block.axes.index(one): Sliding(block.axes.index(tap), _number(one), _number(tap), frozenset(conditions))
+        for (one, tap), conditions in found.items()
+    }
     return {place: sliding for place, sliding in made.items() if sliding.outputs * sliding.taps <= MOST_PLACES}
-
-
-def _sliding(axis: IterVar, tap: IterVar, conditions: Iterable[tuple[int, int, int]]) -> Sliding:
-    return Sliding(_number(axis), _number(tap), frozenset(conditions))
 
 
 def _pair(inequality: Polynomial, axes: tuple[IterVar, ...]) -> tuple[IterVar, IterVar] | None:

@@ -193,20 +193,46 @@ def iterations(loop: Loop) -> int:
 def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
     """A reduction over axes other than the last: lanes along the last axis, partial results in registers.
 
-    If the last axis has one element, lanes along the reduction.
+    If the last axis has one element, or operands lie apart along it, lanes along another one whose operands are side by
+    side, or along the reduction.
     """
     stmt = block_at(s.program, block).stmt
     spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
     reduced = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.REDUCE]
-    if not spatial or extent_of(s, spatial[-1]) == 1:
+    if not spatial or reduces_rows(stmt):
         _reduce_in_lanes(s, block, spatial, lanes, parallel)
         return
-    outer, inner = s.split(spatial[-1], (None, lanes))
-    s.reorder(*spatial[:-1], outer, *reduced, inner)
+    along = {driver(stmt, axis) for axis in _side_by_side(stmt)}
+    last = next((loop for loop in reversed(spatial) if loop in along and extent_of(s, loop) > 1), spatial[-1])
+    if extent_of(s, last) == 1:
+        _reduce_in_lanes(s, block, spatial, lanes, parallel)
+        return
+    others = [loop for loop in spatial if loop != last]
+    outer, inner = s.split(last, (None, lanes))
+    s.reorder(*others, outer, *reduced, inner)
     s.vectorize(inner)
     if parallel:
-        for loop in (*spatial[:-1], outer):
+        for loop in (*others, outer):
             s.parallel(loop)
+
+
+def reduces_rows(block: Block) -> bool:
+    """Whether what ``block`` reads lies side by side along the last axis of the reduction, and along no other axis of
+    several elements."""
+    several = [axis for axis in _side_by_side(block) if iterations_of(block.axes[axis]) > 1]
+    return len(several) == 1 and several[0] == len(block.axes) - 1 and iterations_of(block.axes[-1]) >= REGISTERS
+
+
+def _side_by_side(block: Block) -> tuple[int, ...]:
+    """The axes along which ``block`` reads the last dimension of a buffer, one element after the other."""
+    written = {region.buffer for region in block.writes}
+    starts = {region.ranges[-1][0] for region in block.reads if region.ranges and region.buffer not in written}
+    return tuple(position for position, axis in enumerate(block.axes) if axis.var in starts)
+
+
+def iterations_of(axis: IterVar) -> int:
+    """The extent of ``axis``; a large number if known only at run time."""
+    return int(axis.extent.value) if isinstance(axis.extent, Const) else RUN_TIME
 
 
 def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int, parallel: bool) -> None:

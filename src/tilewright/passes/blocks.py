@@ -61,6 +61,12 @@ def can_be_blocked(value: Value, target: Target) -> bool:
     return filled(int(channels.value), width_of(value, target)) <= target.machine.block_waste
 
 
+def mixes_channels(channels: int, filters: int, width: int) -> bool:
+    """Whether lanes of blocks of filters, in groups of so many ``filters`` that read so many ``channels``, read
+    channels that lie apart: unless groups fill blocks, or blocks of data and of the result hold the same groups."""
+    return filters % width != 0 and (width % filters != 0 or channels != filters)
+
+
 def is_plain_in_blocks(value: Value, target: Target) -> bool:
     """Whether ``value`` has the same order in memory with blocks."""
     return is_row_major(blocked(len(value.shape), width_of(value, target)), value.shape)

@@ -106,13 +106,19 @@ class Machine:
     """Cycles per vector that is copied to another layout, or read across blocks."""
     transform_cycles: float = 6.0
     """Cycles per vector of a transform whose tile is in registers, or whose phases are interleaved."""
-    block_waste: float = 1.5
+    block_waste: float = 2.0
     """Maximum relative growth of a value from rounding channels up to whole blocks."""
     merged_places: int = 256
     """Maximum size of a blocked plane whose dimensions are merged: in larger ones, a row makes enough tiles, and is
     nearer in cache."""
-    sum_by_rows: float = 2.0
-    """Relative slowdown of sums over channels in plain layout, compared with full blocks."""
+    sum_by_rows: float = 1.6
+    """Relative slowdown of sums over channels in plain layout with full rows, compared with full blocks."""
+    sum_by_strides: float = 0.3
+    """The same for each step of the stride along rows beyond the first: lanes are permuted, or gathered."""
+    groups_by_rows: float = 3.0
+    """The same if filters of several groups share no loads."""
+    gathered_channels: float = 15.0
+    """Relative slowdown of blocks of filters in which lanes read channels that lie apart."""
     window_by_rows: float = 2.8
     """The same for a window of each channel (pooling)."""
     element_by_rows: float = 1.2

@@ -82,7 +82,7 @@ class OfContraction:
         So almost all of them have different schedules.
         """
         tiles = self._numbers(tile_blocks.TILE, digits)
-        vectors = tiles.prod(axis=1) // self.blocks.nest.registers.lanes * self._written_out(digits)
+        vectors = -(-tiles.prod(axis=1) // self.blocks.nest.registers.lanes) * self._written_out(digits)
         copied, ahead = (self._numbers(name, digits)[:, 0] for name in (tile_blocks.PACK, tile_blocks.PREFETCH))
         is_either = np.equal(copied * ahead, 0)
         return np.less_equal(vectors, MOST_WRITTEN_OUT) & is_either & self._filled(digits)

@@ -10,7 +10,16 @@ from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
-from tilewright.passes.blocks import Reads, can_be_blocked, filled, filled_blocks, is_channelwise, points, width_of
+from tilewright.passes.blocks import (
+    Reads,
+    can_be_blocked,
+    filled,
+    filled_blocks,
+    is_channelwise,
+    mixes_channels,
+    points,
+    width_of,
+)
 from tilewright.symbolic.expr import ONE, Const
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, topological_order
@@ -62,9 +71,20 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         copying = (
             0.0 if weight in facts.constants else machine.copy_cycles * points(weight.shape) / width_of(weight, target)
         )
-        yield _in_blocks(node, copying + cycles / together * filled_blocks(result, target), reads)
-    by_rows = machine.element_by_rows * _filled_rows(result, target) if own else machine.sum_by_rows
-    yield Way(AS_IT_IS, cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
+        summing = cycles / together * filled_blocks(result, target) * (1.0 if own else _gathering(node, target))
+        yield _in_blocks(node, copying + summing, reads)
+    strided = 1.0 + machine.sum_by_strides * (_last_stride(node) - 1)
+    grouped = 1.0 if dict(node.attributes).get("group", 1) == 1 else machine.groups_by_rows
+    by_rows = machine.element_by_rows if own else machine.sum_by_rows * strided * grouped
+    yield Way(
+        AS_IT_IS, cycles * by_rows * _filled_rows(result, target), reads=Reads.PLAIN if own else Reads.AS_THEY_ARE
+    )
+
+
+def _last_stride(node: Node) -> int:
+    """The stride along rows."""
+    strides = dict(node.attributes).get("strides")
+    return int(str(strides[-1])) if isinstance(strides, tuple) and strides else 1
 
 
 def _byte_sums(node: Node, target: Target) -> Iterator[Way]:
@@ -88,6 +108,7 @@ def _phase_sums(node: Node, target: Target) -> Way:
     strides = prod(int(str(extent)) for extent in weight.shape[1 : len(weight.shape) // 2])
     products = points(result.shape) * points(weight.shape[1:]) // strides
     cycles = sum_cycles(products, points(weight.shape), target) * filled_blocks(result, target)
+    cycles *= _gathering(node, target)
     return _in_blocks(node, cycles, _reads_of_blocks(node, target))
 
 
@@ -100,11 +121,20 @@ def _reads_of_blocks(node: Node, target: Target) -> Reads:
 
 def _mixes_groups(node: Node, width: int) -> bool:
     """Whether several groups share a block."""
-    groups = dict(node.attributes).get("group", 1)
-    filters = node.outputs[0].shape[1]
+    groups, filters = dict(node.attributes).get("group", 1), node.outputs[0].shape[1]
     if not isinstance(groups, int) or not isinstance(filters, Const):
         return True
     return groups != 1 and int(filters.value) // groups % width != 0
+
+
+def _gathering(node: Node, target: Target) -> float:
+    """The slowdown of blocks in which each lane reads another channel."""
+    groups, width = dict(node.attributes).get("group", 1), width_of(node.outputs[0], target)
+    channels, filters = (value.shape[1] for value in (node.inputs[0], node.outputs[0]) if value is not None)
+    if groups == 1 or not isinstance(groups, int) or not isinstance(channels, Const) or not isinstance(filters, Const):
+        return 1.0
+    apart = mixes_channels(int(channels.value) // groups, int(filters.value) // groups, width)
+    return target.machine.gathered_channels if apart else 1.0
 
 
 def _follows(node: Node, facts: Facts) -> bool:

@@ -6,6 +6,7 @@ fit_lanes            buffers that live in vectorized loops get a dimension for t
 without_single_loops loops that run once become their bodies
 limit_loops          serial loops stop where their guards do
 partition            loops with guards are cut where the guard is known; tails become loops of their own
+unmask               sums in private buffers have no guards on lanes
 unswitch             what is selected for a whole loop is selected before it
 accumulate           what serial loops accumulate stays in registers
 
@@ -22,6 +23,7 @@ from tilewright.backend.cpu.prepare.lanes import fit_lanes
 from tilewright.backend.cpu.prepare.limit import limit_loops
 from tilewright.backend.cpu.prepare.once import without_single_loops
 from tilewright.backend.cpu.prepare.partition import partition
+from tilewright.backend.cpu.prepare.unmask import unmask
 from tilewright.backend.cpu.prepare.unswitch import unswitch
 from tilewright.base.errors import UnsupportedTarget
 from tilewright.loops.dissolve import dissolve
@@ -62,4 +64,4 @@ def _nest(stmt: Stmt, dims: tuple[Dim, ...], intrinsics: tuple[Intrinsic, ...]) 
     bounds = Bounds({}, {dim.var: dim.bound for dim in dims})
     known = {intrinsic.name: intrinsic for intrinsic in intrinsics}
     body = without_single_loops(fit_lanes(inline_intrinsics(dissolve(stmt), known)))
-    return accumulate(unswitch(partition(limit_loops(body, bounds), bounds)))
+    return accumulate(unswitch(unmask(partition(limit_loops(body, bounds), bounds))))

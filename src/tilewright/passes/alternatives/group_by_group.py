@@ -1,0 +1,112 @@
+"""Convolutions in a few groups, transposed ones too, as one convolution for each group, whose results are joined.
+
+A block of filters that several groups share reads other channels in each lane, and filters of different groups share no
+loads by rows. Alone, each group is a convolution like any other. Depthwise ones, and groups that fill blocks or are
+blocked like their data, are computed directly.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tilewright.graph import Array, Node, Value, make_node
+from tilewright.ops.operator import Attribute, require
+from tilewright.ops.shapes import static
+from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.blocks import Reads, mixes_channels, points, width_of
+from tilewright.symbolic.expr import const
+
+MOST_GROUPS = 8
+"""More groups would be more kernels than the time of each is worth."""
+_SLICE, _CONCAT, _COPY = require("Slice"), require("Concat"), require("Copy")
+_GROUPED = (require("Conv"), require("PhaseConv"))
+
+
+class GroupByGroup:
+    """Each group in the best way to compute it."""
+
+    name = "group by group"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        parts = _parts(node, facts)
+        if not parts:
+            return
+        target, result, data = facts.target, node.outputs[0], node.inputs[0]
+        assert data is not None, "a convolution has data"
+        known = {value: array for part in parts for value, array in part.constants.items()}
+        alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
+        best = min(alone.ways(parts[0].convolution), key=lambda way: way.cycles)
+        moved = (points(data.shape) + points(result.shape)) / width_of(result, target)
+        cycles = len(parts) * best.cycles + target.machine.copy_cycles * moved
+        yield Way(self.name, cycles, make=partial(_make, parts, best), errors=best.errors)
+
+
+GROUP_BY_GROUP = GroupByGroup()
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The convolution of one group, and its constants. ``start``, ``end``: its channels of the data."""
+
+    convolution: Node
+    constants: dict[Value, Array]
+    start: int
+    end: int
+
+
+def _parts(node: Node, facts: Facts) -> list[_Part]:
+    """The convolutions of the groups; none if there are too many, or they need no separation."""
+    attributes = dict(node.attributes)
+    groups = attributes.get("group", 1)
+    if node.op not in _GROUPED or not isinstance(groups, int) or not 1 < groups <= MOST_GROUPS:
+        return []
+    data, *parameters = node.inputs
+    shape, result = (None if value is None else static(value.shape) for value in (data, node.outputs[0]))
+    are_known = all(parameter is None or parameter in facts.constants for parameter in parameters)
+    if shape is None or result is None or not are_known or 0 in result:
+        return []
+    channels, filters = shape[1] // groups, result[1] // groups
+    if channels == 1 or not mixes_channels(channels, filters, width_of(node.outputs[0], facts.target)):
+        return []
+    return [_part(node, facts, group, channels, filters) for group in range(groups)]
+
+
+def _part(node: Node, facts: Facts, group: int, channels: int, filters: int) -> _Part:
+    data, *parameters = node.inputs
+    assert data is not None, "a convolution has data"
+    constants: dict[Value, Array] = {}
+    own: list[Value | None] = []
+    for parameter in parameters:
+        if parameter is None:
+            own.append(None)
+            continue
+        array = facts.constants[parameter][group * filters : (group + 1) * filters]
+        name = facts.names.fresh(f"{parameter.name}.group{group}")
+        value = Value(name, parameter.dtype, tuple(map(const, array.shape)))
+        own.append(value)
+        constants[value] = array
+    name = facts.names.fresh(f"{data.name}.group{group}")
+    taken = Value(name, data.dtype, (data.shape[0], const(channels), *data.shape[2:]))
+    attributes: dict[str, Attribute] = {**dict(node.attributes), "group": 1}
+    made = facts.names.fresh(f"{node.outputs[0].name}.group{group}")
+    convolution = make_node(node.op, [taken, *own], [made], attributes, node.source)
+    return _Part(convolution, constants, group * channels, (group + 1) * channels)
+
+
+def _make(parts: list[_Part], way: Way, node: Node, building: Building) -> None:
+    """Adds the convolutions, each with a slice of the data, and joins their results."""
+    results: list[Value] = []
+    for part in parts:
+        building.constants.update(part.constants)
+        own, convolution = part.convolution.inputs[0], part.convolution
+        assert own is not None, "a convolution has data"
+        cut: dict[str, Attribute] = {"starts": (part.start,), "ends": (part.end,), "axes": (1,)}
+        building.append(make_node(_SLICE, node.inputs[:1], [own.name], cut, node.source))
+        building.compute(convolution, way)
+        result = convolution.outputs[0]
+        if way.is_blocked:
+            plain = building.names.fresh(f"{result.name}.plain")
+            building.append(make_node(_COPY, [result], [plain], {}, node.source), Reads.AS_THEY_ARE)
+            result = building.nodes[-1].outputs[0]
+        results.append(result)
+    building.append(make_node(_CONCAT, results, [node.outputs[0].name], {"axis": 1}, node.source))

@@ -1,0 +1,59 @@
+"""Pools axis by axis and convolutions group by group: chosen where they save work, with ONNX Runtime's results."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tilewright
+from tests.ops.nodes import NodeCase, check
+
+random = np.random.default_rng(3)
+
+
+def f(*shape: int) -> NDArray[np.float32]:
+    return random.uniform(-1, 1, shape).astype(np.float32)
+
+
+WINDOWS = [
+    NodeCase("MaxPool", [f(1, 5, 14, 13)], {"kernel_shape": [8, 7], "pads": [3, 3, 4, 2], "strides": [2, 1]}),
+    NodeCase("MaxPool", [f(1, 4, 7, 9, 8)], {"kernel_shape": [6, 1, 7], "strides": [1, 2, 2], "ceil_mode": 1}),
+    NodeCase("AveragePool", [f(1, 3, 12, 15)], {"kernel_shape": [8, 8], "pads": [4, 3, 2, 1], "strides": [1, 3]}),
+    NodeCase("AveragePool", [f(1, 3, 12, 9)], {"kernel_shape": [7, 6], "pads": [3] * 4, "count_include_pad": 1}),
+]
+GROUPED = [
+    NodeCase("Conv", [f(2, 24, 9, 9)], {"group": 2, "pads": [1] * 4, "strides": [1, 2]}, [f(70, 12, 3, 3), f(70)]),
+    NodeCase("Conv", [f(1, 36, 17)], {"group": 3, "strides": [2]}, [f(30, 12, 5)]),
+    NodeCase("ConvTranspose", [f(1, 36, 7, 7)], {"group": 2, "strides": [2, 2]}, [f(36, 9, 3, 3), f(18)]),
+]
+DIRECT = [
+    NodeCase("MaxPool", [f(1, 5, 14, 13)], {"kernel_shape": [3, 3]}),
+    NodeCase("MaxPool", [f(1, 5, 40, 13)], {"kernel_shape": [36, 1]}),
+    NodeCase("Conv", [f(1, 32, 9, 9)], {"group": 2}, [f(64, 16, 5, 5)]),
+    NodeCase("Conv", [f(1, 32, 9, 9)], {"group": 32}, [f(32, 1, 3, 3)]),
+]
+
+
+def ways(case: NodeCase) -> set[str]:
+    """How values are computed."""
+    choices = tilewright.compile(case.model()).compiled.choices
+    return {how.removesuffix(", plain") for how, _ in choices.decisions.values()}
+
+
+@pytest.mark.parametrize("case", [*WINDOWS, *GROUPED], ids=str)
+def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_large_windows_are_pooled_axis_by_axis(case: NodeCase) -> None:
+    assert "axis by axis" in ways(case)
+
+
+@pytest.mark.parametrize("case", GROUPED, ids=str)
+def test_groups_that_share_blocks_are_separate(case: NodeCase) -> None:
+    assert "group by group" in ways(case)
+
+
+@pytest.mark.parametrize("case", DIRECT, ids=str)
+def test_others_are_direct(case: NodeCase) -> None:
+    assert ways(case).isdisjoint({"axis by axis", "group by group"})
