@@ -1126,8 +1126,8 @@ MUTANTS = (
     Mutant(
         "relayout: places in blocks are reduced first",
         "kernels/relayout.py",
-        "return _Axes((*outer, *kept, *inner), values, all_of())",
-        "return _Axes((*inner, *kept, *outer), values, all_of())",
+        "return _Axes((*outer, *kept, *(axis for _, axis in innermost)), values, all_of())",
+        "return _Axes((*(axis for _, axis in innermost), *kept, *outer), values, all_of())",
         (f"{_RELAYOUT}::test_weights_are_read_in_the_order_in_which_they_lie",),
     ),
     Mutant(

@@ -225,7 +225,7 @@ def test_how_convolutions_are_computed() -> None:
         assert [node.op.name for node in graph.nodes] == ["ConvInteger"], "the importer leaves it as it is"
         return [node.op.name for node in expand(graph, facts_of(graph, target)).nodes]
 
-    plain = Window(drawn(np.uint8, 1, 8, 5, 5), drawn(np.int8, 16, 8, 3, 3))
+    plain = Window(drawn(np.uint8, 1, 4, 5, 5), drawn(np.int8, 16, 4, 3, 3))
     assert names(plain, BEST) == ["ChannelGroups", "DotConvolution"]
     assert "DotConvolution" not in names(plain, OLD)
     assert names(replace(plain, x=drawn(np.uint8, 1, 16, 5, 5), weight=drawn(np.int8, 16, 16, 3, 3)), BEST) == [

@@ -191,3 +191,15 @@ def test_subnormal_numbers_count_as_zero() -> None:
     model = made(text, {"a": np.eye(64, dtype=np.float32)})
     x = np.full((4, 64), 2.0**-130, np.float32)
     np.testing.assert_array_equal(tilewright.compile(model, precision="bf16")(x), np.zeros((4, 64)))
+
+
+@pytest.mark.parametrize(("declared", "feed"), [("1, 32, h, 7", (1, 32, 9, 7)), ("n, 32, h, w", (2, 32, 5, 9))])
+def test_open_sizes_of_convolutions(declared: str, feed: tuple[int, ...]) -> None:
+    """The copy of the data to blocks sees it in another shape, with the extents at other positions."""
+    text = (
+        f"net (float[{declared}] x) => (float[a, b, o, p] y) {{ r = Relu(x)  y = Conv <pads = [1, 1, 1, 1]> (r, w) }}"
+    )
+    model, x = made(text, {"w": drawn(64, 32, 3, 3)}), drawn(*feed, seed=1)
+    found = tilewright.compile(model, precision="bf16", dynamic="symbolic").run(None, {"x": x})[0]
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    assert relative(found, np.asarray(expected)) < 2.0**-8

@@ -24,7 +24,7 @@ class Metric(Choice):
     AUTO = "auto"
     """``TOP1`` for a model whose one output is float ``[samples, classes]``, else ``L2``."""
     L2 = "l2"
-    """|y - r|_2 / |r|_2 over all samples; of several outputs, the largest."""
+    """``|y - r|_2 / |r|_2`` over all samples; of several outputs, the largest."""
     TOP1 = "top1"
     """The part of the samples for which another class has the largest score."""
 

@@ -11,6 +11,7 @@ from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Alloc, Block, Loop, Region
 from tilewright.loops.memory import LOCAL
+from tilewright.schedule.combiner import has_combiner
 from tilewright.schedule.compute_inline import is_unread
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, loops_of, walk
@@ -199,12 +200,15 @@ def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool)
     stmt = block_at(s.program, block).stmt
     spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
     reduced = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.REDUCE]
-    if not spatial or reduces_rows(stmt):
+    has_parts = has_combiner(stmt)
+    if has_parts and (not spatial or reduces_rows(stmt)):
         _reduce_in_lanes(s, block, spatial, lanes, parallel)
+        return
+    if not spatial:
         return
     along = {driver(stmt, axis) for axis in _side_by_side(stmt)}
     last = next((loop for loop in reversed(spatial) if loop in along and extent_of(s, loop) > 1), spatial[-1])
-    if extent_of(s, last) == 1:
+    if has_parts and extent_of(s, last) == 1:
         _reduce_in_lanes(s, block, spatial, lanes, parallel)
         return
     others = [loop for loop in spatial if loop != last]

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.base.dtypes import DType
 from tilewright.loops.ir import Block, If, Stmt, Store, Stores
-from tilewright.schedule.tree import BlockRef, refuse
+from tilewright.schedule.tree import BlockRef, Refusal, refuse
 from tilewright.symbolic.evaluate import compile_exprs
 from tilewright.symbolic.expr import Const, Expr, Read, Var
 from tilewright.symbolic.traversal import rebuild, walk
@@ -63,6 +63,15 @@ def combiner_of(block: Block) -> Combiner:
         if len(values) == len(right) and _is_abstract(abstract, old, right) and _keeps_identity(abstract, old, right):
             return Combiner(abstract, right, choice, tuple(old.values()))
     raise refuse(f"the reducer of `{block.name}` can't be made out from its body", ref)
+
+
+def has_combiner(block: Block) -> bool:
+    """Whether partial results of ``block``, a reduction, can be combined."""
+    try:
+        combiner_of(block)
+    except Refusal:
+        return False
+    return True
 
 
 def _stores(stmt: Stmt, ref: BlockRef) -> tuple[Store, ...]:

@@ -237,15 +237,16 @@ def _mark(text: FunctionText, slot: int) -> None:
 def _extents(kernel: Program, call: Call, caller: Program) -> dict[Var, Expr]:
     """The kernel's run-time extents, as the caller computes them.
 
-    An extent in a parameter's shape is that of the argument; any other has the same name in the caller.
+    They have the same names there, or are those of arguments of the parameters' rank: a kernel may see the same memory
+    in another shape.
     """
     found: dict[Var, Expr] = {}
     for parameter, region in zip(kernel.params, call.args, strict=True):
-        for extent, actual in zip(parameter.shape, region.buffer.shape, strict=False):  # run-time extents lead
-            if isinstance(extent, Extent):
-                found.setdefault(extent, actual)
+        if len(parameter.shape) == len(region.buffer.shape):
+            pairs = zip(parameter.shape, region.buffer.shape, strict=True)
+            found = {extent: actual for extent, actual in pairs if isinstance(extent, Extent)} | found
     same = {dim.var.name: dim.var for dim in caller.dims}
-    return {dim.var: found[dim.var] if dim.var in found else same[dim.var.name] for dim in kernel.dims}
+    return {dim.var: same[dim.var.name] if dim.var.name in same else found[dim.var] for dim in kernel.dims}
 
 
 def _below(kernel: Program, info: FunctionInfo, call: Call, caller: Program) -> Expr:

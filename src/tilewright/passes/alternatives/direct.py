@@ -8,7 +8,6 @@ from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
-from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
 from tilewright.passes.blocks import (
     Reads,
@@ -96,7 +95,7 @@ def _byte_sums(node: Node, target: Target) -> Iterator[Way]:
         return
     products = points(result.shape) * points(weight.shape[1:-2])
     cycles = sum_cycles(products, points(weight.shape), target)
-    if can_be_blocked(result, target) and static(result.shape[2:]) is not None:
+    if can_be_blocked(result, target):
         yield _in_blocks(node, cycles, Reads.PLAIN)
     yield Way(AS_IT_IS, cycles * target.machine.sum_by_rows)
 

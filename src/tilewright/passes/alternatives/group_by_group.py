@@ -5,7 +5,7 @@ loads by rows. Alone, each group is a convolution like any other. Depthwise ones
 blocked like their data, are computed directly.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -36,9 +36,10 @@ class GroupByGroup:
         known = {value: array for part in parts for value, array in part.constants.items()}
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
         best = min(alone.ways(parts[0].convolution), key=lambda way: way.cycles)
+        own = [_named(best.name, alone.ways(part.convolution)) for part in parts]
         moved = (points(data.shape) + points(result.shape)) / width_of(result, target)
         cycles = len(parts) * best.cycles + target.machine.copy_cycles * moved
-        yield Way(self.name, cycles, make=partial(_make, parts, best), errors=best.errors)
+        yield Way(self.name, cycles, make=partial(_make, parts, own), errors=best.errors)
 
 
 GROUP_BY_GROUP = GroupByGroup()
@@ -93,10 +94,15 @@ def _part(node: Node, facts: Facts, group: int, channels: int, filters: int) -> 
     return _Part(convolution, constants, group * channels, (group + 1) * channels)
 
 
-def _make(parts: list[_Part], way: Way, node: Node, building: Building) -> None:
+def _named(name: str, ways: Iterable[Way]) -> Way:
+    """The way ``name``: those of one group are those of all, but each may hold nodes of its own."""
+    return next(way for way in ways if way.name == name)
+
+
+def _make(parts: list[_Part], ways: list[Way], node: Node, building: Building) -> None:
     """Adds the convolutions, each with a slice of the data, and joins their results."""
     results: list[Value] = []
-    for part in parts:
+    for part, way in zip(parts, ways, strict=True):
         building.constants.update(part.constants)
         own, convolution = part.convolution.inputs[0], part.convolution
         assert own is not None, "a convolution has data"

@@ -23,7 +23,6 @@ from tilewright.graph import Array, Node, Value
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.packing import pack
 from tilewright.ops.operator import Attribute, require
-from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import can_be_blocked, points
 from tilewright.schedule.index_map import IndexMap
@@ -112,8 +111,7 @@ def in_groups(node: Node, building: Building, target: Target) -> None:
         terms.subtract(terms.of_product())
         return
     data, result = node.inputs[0], node.outputs[0]
-    in_blocks = data is not None and static(result.shape[2:]) is not None
-    in_blocks = in_blocks and data is not None and can_be_blocked(data, target) and can_be_blocked(result, target)
+    in_blocks = data is not None and can_be_blocked(data, target) and can_be_blocked(result, target)
     terms.subtract(terms.of_blocks() if in_blocks else terms.of_convolution())
 
 
