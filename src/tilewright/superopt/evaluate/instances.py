@@ -125,11 +125,14 @@ class Trial:
         return self.counterexample is None and self.shapes > 0
 
 
-def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tries: int = 400) -> Trial:
-    """Evaluate both sides at up to ``shapes`` instances, sizes from 1 to ``largest``; at most ``tries`` are drawn.
+def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tries: int | None = None) -> Trial:
+    """Evaluate both sides at up to ``shapes`` instances, sizes from 1 to ``largest``; at most ``tries`` are drawn, by
+    default 50 for each of ``shapes`` and at least 400. The draws depend on ``seed`` and on the rule only.
+
     Instances without a value over any domain are ignored, as ill-typed ones are.
     """
-    return try_instances(rule, sampled(rule, largest, seed, tries), shapes, seed)
+    drawn = max(400, 50 * shapes) if tries is None else tries
+    return try_instances(rule, sampled(rule, largest, seed, drawn), shapes, seed)
 
 
 def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: int = 0) -> Trial:
@@ -255,8 +258,7 @@ def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instanc
     equations, names = _equations(rule), _Names.of(rule)
     for _ in range(tries):
         rests = {name: names.attributes(name, random) for name in names.rests}
-        sizes = {symbol: random.randint(1, largest) for symbol in names.extents}
-        sizes |= {symbol: random.randint(0, largest) for symbol in names.others}
+        sizes = {symbol: random.randint(names.smallest(symbol), largest) for symbol in names.symbols}
         yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
 
 
@@ -270,11 +272,10 @@ def at_every_size(rule: Rule, largest: int, seed: int, draws: int = 1) -> Iterat
     """Each choice of extents from 1 to ``largest`` (other symbols: from 0), ``draws`` times; the rest is random."""
     random = Random(f"{seed} {rule.name}")
     equations, names = _equations(rule), _Names.of(rule)
-    symbols = sorted(names.extents | names.others, key=lambda symbol: symbol.name)
-    ranges = [range(1 if symbol in names.extents else 0, largest + 1) for symbol in symbols]
+    ranges = [range(names.smallest(symbol), largest + 1) for symbol in names.symbols]
     for choice in (choice for choice in product(*ranges) for _ in range(draws)):
         rests = {name: names.attributes(name, random) for name in names.rests}
-        sizes = dict(zip(symbols, choice, strict=True))
+        sizes = dict(zip(names.symbols, choice, strict=True))
         yield _solved(names, sizes, rests, equations, names.leading_extents(random, largest))
 
 
@@ -289,7 +290,7 @@ def _solved(
     symbols = {**sizes, **_given(rests)}
     for a, b in equations:
         _solve(symbols, a, b)
-    known = {symbol: value for symbol, value in symbols.items() if symbol in names.extents | names.others}
+    known = {symbol: value for symbol, value in symbols.items() if symbol in sizes}
     return Instance(known, leading, rests)
 
 
@@ -331,7 +332,8 @@ class _Names:
 
     extents: frozenset[Var]
     """Symbols in shapes of variables."""
-    others: frozenset[Var]
+    symbols: tuple[Var, ...]
+    """All symbols, sorted by name: random draws must not depend on the order of a set."""
     declared: tuple[str, ...]
     """Leading dimensions of variables."""
     targets: frozenset[str]
@@ -345,7 +347,8 @@ class _Names:
         extents = vars_in(extent for v in rule.variables for extent in v.shape)
         starred = {symbol.name[1:] for symbol in rule.symbols if symbol.name.startswith("*")}
         declared = tuple(dict.fromkeys(v.leading for v in rule.variables if v.leading))
-        others = frozenset(symbol for symbol in rule.symbols - extents if not symbol.name.startswith("*"))
+        others = {symbol for symbol in rule.symbols if not symbol.name.startswith("*")}
+        symbols = tuple(sorted(extents | others, key=lambda symbol: symbol.name))
         rests: dict[str, dict[str, Parameter]] = {}
         for term in subterms([*rule.sources, *rule.targets]):
             if isinstance(term, Apply) and term.rest is not None:
@@ -358,7 +361,11 @@ class _Names:
             for term in subterms([*rule.targets, *rule.sources])
             if isinstance(term, Apply) and term.rest is not None and (first := _first_variable(term)) is not None
         }
-        return _Names(extents, others, declared, frozenset(starred - set(declared)), unwritten, spatial)
+        return _Names(extents, symbols, declared, frozenset(starred - set(declared)), unwritten, spatial)
+
+    def smallest(self, symbol: Var) -> int:
+        """The least value of a symbol."""
+        return 1 if symbol in self.extents else 0
 
     def attributes(self, rest: str, random: Random) -> dict[str, Attribute]:
         """Random values of the attributes of ``**rest``."""
