@@ -54,7 +54,7 @@ def calls_for(family: str, count: int) -> int:
 def test_work_grows_with_nodes(family: str) -> None:
     """Twice as many nodes take about twice as many calls: what grows with their square would take four times that."""
     calls_for(family, 8)  # what is loaded once
-    assert calls_for(family, 256) <= 2.5 * calls_for(family, 128)
+    assert calls_for(family, 160) <= 2.5 * calls_for(family, 80)
 
 
 @pytest.mark.parametrize("family", SHARING)

@@ -184,11 +184,13 @@ def compiled_graph(filters: int, kernel: int, math: str = "default", size: int =
     ("filters", "kernel", "operators"),
     [
         (3, 4, ["Conv", "PhasesToSpace"]),
-        (3, 3, ["PhaseConv", "Copy", "Slice"]),
+        (3, 3, [*["Conv"] * 4, "Concat", "PhasesToSpace", "Slice"]),
         (32, 4, ["PhaseConv", "Copy"]),
     ],
 )
-def test_few_filters_are_interleaved_if_phases_are_even(filters: int, kernel: int, operators: list[str]) -> None:
+def test_few_filters_are_interleaved_or_separate_if_phases_are_uneven(
+    filters: int, kernel: int, operators: list[str]
+) -> None:
     assert sorted(node.op.name for node in compiled_graph(filters, kernel).nodes) == sorted(operators)
 
 

@@ -1,4 +1,4 @@
-"""Pools axis by axis and convolutions group by group: chosen where they save work, with ONNX Runtime's results."""
+"""Pools axis by axis, convolutions group by group or phase by phase: where that saves work, with right results."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def f(*shape: int) -> NDArray[np.float32]:
 
 WINDOWS = [
     NodeCase("MaxPool", [f(1, 5, 14, 13)], {"kernel_shape": [8, 7], "pads": [3, 3, 4, 2], "strides": [2, 1]}),
-    NodeCase("MaxPool", [f(1, 4, 7, 9, 8)], {"kernel_shape": [6, 1, 7], "strides": [1, 2, 2], "ceil_mode": 1}),
+    NodeCase("MaxPool", [f(1, 8, 20, 9, 32)], {"kernel_shape": [8, 1, 7], "strides": [1, 2, 2], "ceil_mode": 1}),
     NodeCase("AveragePool", [f(1, 3, 12, 15)], {"kernel_shape": [8, 8], "pads": [4, 3, 2, 1], "strides": [1, 3]}),
     NodeCase("AveragePool", [f(1, 3, 12, 9)], {"kernel_shape": [7, 6], "pads": [3] * 4, "count_include_pad": 1}),
 ]
@@ -25,7 +25,13 @@ GROUPED = [
     NodeCase("Conv", [f(1, 36, 17)], {"group": 3, "strides": [2]}, [f(30, 12, 5)]),
     NodeCase("ConvTranspose", [f(1, 36, 7, 7)], {"group": 2, "strides": [2, 2]}, [f(36, 9, 3, 3), f(18)]),
 ]
+PHASES = [
+    NodeCase("ConvTranspose", [f(1, 24, 8, 7)], {"strides": [2, 2], "pads": [2, 1, 2, 2]}, [f(24, 20, 5, 5), f(20)]),
+    NodeCase("ConvTranspose", [f(2, 33, 9, 9)], {"strides": [2, 2]}, [f(33, 1, 3, 3)]),
+    NodeCase("ConvTranspose", [f(1, 16, 9)], {"strides": [3], "pads": [1, 1], "output_padding": [1]}, [f(16, 3, 7)]),
+]
 DIRECT = [
+    NodeCase("ConvTranspose", [f(1, 24, 8, 8)], {"strides": [2, 2], "pads": [2, 2, 2, 2]}, [f(24, 20, 3, 3)]),
     NodeCase("MaxPool", [f(1, 5, 14, 13)], {"kernel_shape": [3, 3]}),
     NodeCase("MaxPool", [f(1, 5, 40, 13)], {"kernel_shape": [36, 1]}),
     NodeCase("Conv", [f(1, 32, 9, 9)], {"group": 2}, [f(64, 16, 5, 5)]),
@@ -39,7 +45,7 @@ def ways(case: NodeCase) -> set[str]:
     return {how.removesuffix(", plain") for how, _ in choices.decisions.values()}
 
 
-@pytest.mark.parametrize("case", [*WINDOWS, *GROUPED], ids=str)
+@pytest.mark.parametrize("case", [*WINDOWS, *GROUPED, *PHASES], ids=str)
 def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
     check(case)
 
@@ -54,6 +60,19 @@ def test_groups_that_share_blocks_are_separate(case: NodeCase) -> None:
     assert "group by group" in ways(case)
 
 
+@pytest.mark.parametrize("case", PHASES, ids=str)
+def test_uneven_phases_are_separate(case: NodeCase) -> None:
+    assert "separate phases" in ways(case)
+
+
+def test_an_infinity_stays_where_it_belongs() -> None:
+    """Missing taps are in no sum."""
+    case = PHASES[1]
+    data = f(2, 33, 9, 9)
+    data[0, 3, 4, 4] = np.inf
+    check(NodeCase(case.op, [data], case.attributes, case.constants))
+
+
 @pytest.mark.parametrize("case", DIRECT, ids=str)
 def test_others_are_direct(case: NodeCase) -> None:
-    assert ways(case).isdisjoint({"axis by axis", "group by group"})
+    assert ways(case).isdisjoint({"axis by axis", "group by group", "separate phases"})

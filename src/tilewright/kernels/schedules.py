@@ -18,6 +18,7 @@ from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, lo
 from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Const, Var
+from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.traversal import free_vars
 from tilewright.target.machine import ENOUGH_CHUNKS
 
@@ -230,8 +231,11 @@ def reduces_rows(block: Block) -> bool:
 def _side_by_side(block: Block) -> tuple[int, ...]:
     """The axes along which ``block`` reads the last dimension of a buffer, one element after the other."""
     written = {region.buffer for region in block.writes}
-    starts = {region.ranges[-1][0] for region in block.reads if region.ranges and region.buffer not in written}
-    return tuple(position for position, axis in enumerate(block.axes) if axis.var in starts)
+    reads = (region for region in block.reads if region.ranges and region.buffer not in written)
+    starts = [polynomial(region.ranges[-1][0]) for region in reads]
+    return tuple(
+        position for position, axis in enumerate(block.axes) if any(start.get((axis.var,)) == 1 for start in starts)
+    )
 
 
 def iterations_of(axis: IterVar) -> int:

@@ -116,3 +116,21 @@ def test_close_lanes_under_a_known_mask_are_permuted(shift: int, checked: bool) 
     np.testing.assert_array_equal(result[0], np.where(known, values[0, places.clip(0, 23)], np.float32(0)))
     if not checked:
         assert "gather" not in kernel_text(program).text
+
+
+@pytest.mark.parametrize("step", [2, -2])
+@pytest.mark.parametrize("checked", [False, True])
+def test_close_lanes_under_a_mask_known_at_run_time_are_permuted(step: int, checked: bool) -> None:
+    a, out = matrix("a", 1, 24), matrix("out", 9, 16)
+    at = i * step + k * 7 - 20
+    inside = (at >= 0) & (at < 24)
+    value = select(inside, Read(a, (const(0), at)), const(0.0, f32))
+    lanes = Loop(i, const(16), Store(out, (k, i), value), LoopKind.VECTORIZED)
+    program = Program("k", (a, out), Loop(k, const(9), lanes))
+    values = np.random.default_rng(0).standard_normal((1, 24)).astype(np.float32)
+    (result,) = run_native(program, {"a": values}, checked=checked)
+    places = step * np.arange(16) + 7 * np.arange(9)[:, None] - 20
+    known = (places >= 0) & (places < 24)
+    np.testing.assert_array_equal(result, np.where(known, values[0, places.clip(0, 23)], np.float32(0)))
+    if not checked:
+        assert "gather" not in kernel_text(program).text

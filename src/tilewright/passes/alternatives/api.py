@@ -23,6 +23,7 @@ from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops import Attribute, Operator
+from tilewright.ops.operator import require
 from tilewright.passes.blocks import Reads
 from tilewright.passes.layout import Computed
 from tilewright.passes.precision import WIDE, Narrow
@@ -120,6 +121,7 @@ class Facts:
         return tuple(way for way in found if way.errors.are_permitted(self.math)) or (Way(AS_IT_IS),)
 
 
+_COPY = require("Copy")
 AS_IT_IS = "direct"
 """The alternative that is the operator's own te program."""
 
@@ -160,6 +162,14 @@ class Building:
         way.make(node, self)
         if self.nodes[-1].outputs != node.outputs:
             raise _failed(way.algorithm, node, f"it makes {self.nodes[-1].outputs}, not {node.outputs}")
+
+    def plain(self, result: Value, way: Way) -> Value:
+        """The ``result`` of ``way``, or a copy without blocks."""
+        if not way.is_blocked:
+            return result
+        name = self.names.fresh(f"{result.name}.plain")
+        self.append(make_node(_COPY, [result], [name], {}), Reads.AS_THEY_ARE)
+        return self.nodes[-1].outputs[0]
 
     def append(self, node: Node, reads: Reads = Reads.PLAIN) -> None:
         """Add a node. ``reads``: the layout of data that it needs."""

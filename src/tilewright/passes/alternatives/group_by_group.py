@@ -13,12 +13,12 @@ from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import Reads, mixes_channels, points, width_of
+from tilewright.passes.blocks import mixes_channels, points, width_of
 from tilewright.symbolic.expr import const
 
 MOST_GROUPS = 8
 """More groups would be more kernels than the time of each is worth."""
-_SLICE, _CONCAT, _COPY = require("Slice"), require("Concat"), require("Copy")
+_SLICE, _CONCAT = require("Slice"), require("Concat")
 _GROUPED = (require("Conv"), require("PhaseConv"))
 
 
@@ -109,10 +109,5 @@ def _make(parts: list[_Part], ways: list[Way], node: Node, building: Building) -
         cut: dict[str, Attribute] = {"starts": (part.start,), "ends": (part.end,), "axes": (1,)}
         building.append(make_node(_SLICE, node.inputs[:1], [own.name], cut, node.source))
         building.compute(convolution, way)
-        result = convolution.outputs[0]
-        if way.is_blocked:
-            plain = building.names.fresh(f"{result.name}.plain")
-            building.append(make_node(_COPY, [result], [plain], {}, node.source), Reads.AS_THEY_ARE)
-            result = building.nodes[-1].outputs[0]
-        results.append(result)
+        results.append(building.plain(convolution.outputs[0], way))
     building.append(make_node(_CONCAT, results, [node.outputs[0].name], {"axis": 1}, node.source))
