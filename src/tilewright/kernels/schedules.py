@@ -6,6 +6,7 @@ complete and can be replayed.
 
 from collections.abc import Sequence
 from contextlib import suppress
+from math import prod
 
 from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.transposes import crossed_axis
@@ -225,7 +226,13 @@ def reduces_rows(block: Block) -> bool:
     """Whether what ``block`` reads lies side by side along the last axis of the reduction, and along no other axis of
     several elements."""
     several = [axis for axis in _side_by_side(block) if iterations_of(block.axes[axis]) > 1]
-    return len(several) == 1 and several[0] == len(block.axes) - 1 and iterations_of(block.axes[-1]) >= REGISTERS
+    return len(several) == 1 and several[0] == len(block.axes) - 1 and _row(block) >= REGISTERS
+
+
+def _row(block: Block) -> int:
+    """The number of elements that ``block`` reduces along its last axes, as far as these lie side by side."""
+    reduced = sum(axis.kind is IterKind.REDUCE for axis in block.axes)
+    return prod(iterations_of(axis) for axis in block.axes[-max(1, min(reduced, _contiguous_axes(block))) :])
 
 
 def _side_by_side(block: Block) -> tuple[int, ...]:
@@ -305,7 +312,11 @@ def _has_open_rows(s: Schedule, block: Block) -> bool:
 
 
 def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
-    """Reduce into ``lanes`` partial results, these into a quarter as many, and so on."""
+    """Reduce into ``lanes`` partial results, these into a quarter as many, and so on.
+
+    Loops over elements that lie side by side are joined first, if the last one does not fill the lanes.
+    """
+    _join_reducing(s, block, lanes)
     width = min(lanes, 1 << (extent_of(s, _reducing_loop(s, block)).bit_length() - 1))
     while width >= REGISTERS:
         _, inner = s.split(_reducing_loop(s, block), (None, width))
@@ -313,10 +324,20 @@ def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
         width //= REGISTERS
 
 
+def _join_reducing(s: Schedule, block: BlockRef, lanes: int) -> None:
+    stmt = block_at(s.program, block).stmt
+    loops = [driving_loop(s, block, p) for p, axis in enumerate(stmt.axes) if axis.kind is IterKind.REDUCE]
+    loops = loops[-_contiguous_axes(stmt) :] if _contiguous_axes(stmt) > 1 else loops[-1:]
+    while len(loops) > 1 and extent_of(s, loops[-1]) < lanes and extent_of(s, loops[-2]) > 1:
+        loops[-2:] = [s.fuse(loops[-2], loops[-1])]
+
+
 def _reducing_loop(s: Schedule, block: BlockRef) -> LoopRef:
-    """The loop that drives the last reduction axis."""
-    axes = block_at(s.program, block).stmt.axes
-    return driving_loop(s, block, [p for p, axis in enumerate(axes) if axis.kind is IterKind.REDUCE][-1])
+    """The innermost loop that drives a reduction axis."""
+    place = block_at(s.program, block)
+    bound = zip(place.stmt.axes, place.stmt.bindings, strict=True)
+    driven = {var for axis, binding in bound if axis.kind is IterKind.REDUCE for var in free_vars(binding)}
+    return [ref(loop) for loop in place.loops if loop.var in driven][-1]
 
 
 def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
