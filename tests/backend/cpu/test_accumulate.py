@@ -108,3 +108,16 @@ def stored(loop: Loop) -> int:
     """How many statements in ``loop`` store what is accumulated."""
     (whole,) = (node for node in walk(accumulate(loop)) if isinstance(node, Loop) and node.var == loop.var)
     return sum(isinstance(node, Store) and node.buffer == C for node in walk(whole.body))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_partial_results_of_a_sum_that_one_thread_computes(threads: int) -> None:
+    """Alone in its parallel loop, an iteration has its buffers in the workspace, of which LLVM makes no registers."""
+    partial = Buffer("P", dtypes.f32, (const(4),), GLOBAL)
+    zero = Loop(ROW, const(4), Store(partial, (ROW,), const(0.0, dtypes.f32)), LoopKind.VECTORIZED)
+    step = Loop(LANE, const(4), Store(partial, (LANE,), partial[LANE] + A[STEP, LANE]), LoopKind.VECTORIZED)
+    body = Alloc(partial, seq(zero, Loop(STEP, const(N), step)))
+    made = accumulate(Loop(Var("p"), const(threads), body, LoopKind.PARALLEL))
+    (serial,) = (node for node in walk(made) if isinstance(node, Loop) and node.kind is LoopKind.SERIAL)
+    stored = {node.buffer.name for node in walk(serial) if isinstance(node, Store)}
+    assert stored == ({"P_tile"} if threads == 1 else {"P"})

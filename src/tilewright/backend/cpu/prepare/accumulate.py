@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.base.names import Names
 from tilewright.loops.ir import Alloc, Buffer, If, Loop, LoopKind, Seq, Stmt, Store
-from tilewright.loops.memory import LOCAL
+from tilewright.loops.memory import LOCAL, Sharing
 from tilewright.loops.visit import (
     allocations,
     buffers,
@@ -25,7 +25,7 @@ from tilewright.loops.visit import (
     with_children,
 )
 from tilewright.loops.visit import free_vars as free_vars_of
-from tilewright.symbolic.expr import Const, Expr, Read, Var
+from tilewright.symbolic.expr import ONE, Const, Expr, Read, Var
 from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute, transform_reads
 
@@ -36,7 +36,7 @@ _WRITTEN_OUT = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 def accumulate(stmt: Stmt) -> Stmt:
     """``stmt``, without blocks, in which loops accumulate in private tiles."""
-    literal = {node.buffer for node in walk(stmt) if isinstance(node, Alloc) and _is_literal(node)}
+    literal = {alloc.buffer for alloc in _on_stack(stmt) if _is_literal(alloc)}
     loops = {node.var.name for node in walk(stmt) if isinstance(node, Loop)}
     outside = {variable.name for variable in free_vars_of(stmt)}
     return _rewritten(stmt, literal, Names({*loops, *outside, *(buffer.name for buffer in buffers(stmt))}))
@@ -197,6 +197,15 @@ def _over(loops: tuple[Loop, ...], store: Store, names: Names) -> Stmt:
 
 def _extent(loop: Loop) -> int:
     return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+
+
+def _on_stack(stmt: Stmt) -> Iterator[Alloc]:
+    """What each thread has for itself; the rest is in the workspace."""
+    for node in walk(stmt):
+        if isinstance(node, Alloc) and node.buffer.memory.sharing is Sharing.THREAD:
+            yield node
+        elif isinstance(node, Loop) and node.kind is LoopKind.PARALLEL and node.extent != ONE:
+            yield from (inner for inner in walk(node.body) if isinstance(inner, Alloc))
 
 
 def _is_literal(alloc: Alloc) -> bool:
