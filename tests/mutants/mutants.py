@@ -168,14 +168,14 @@ MUTANTS = (
     ),
     Mutant(
         "tail mask lost on stores",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         "if address.stride is None or guard.lanes is not None or guard.uniform is not None:\n            self._masked_store",
         "if address.stride is None:\n            self._masked_store",
         _STATEMENTS,
     ),
     Mutant(
         "private stores overwrite masked lanes",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         "stored = self.ops.select(mask, stored, old)",
         "stored = self.ops.select(mask, stored, stored)",
         _STATEMENTS,
@@ -231,7 +231,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is gathered was not stored",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         "self.text.registers.keep(buffer.name)",
         "pass",
         _REGISTERS,
@@ -1566,7 +1566,7 @@ MUTANTS = (
     ),
     Mutant(
         "permuted loads are one off",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         'f"i32 {offset - first}" for offset in near',
         'f"i32 {offset - max(first, 1)}" for offset in near',
         (_PERMUTED,),
@@ -1580,7 +1580,7 @@ MUTANTS = (
     ),
     Mutant(
         "permuted loads read beyond the buffer",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         "if count >= self.env.lanes:",
         "if count:",
         ("tests/backend/cpu/test_lanes.py::test_no_load_goes_beyond_a_short_stretch",),
@@ -1658,9 +1658,32 @@ MUTANTS = (
     Mutant(
         "uneven phases are interleaved",
         "passes/alternatives/phases.py",
-        'return attributes.get("group", 1) == 1 and all(dim.are_even for dim in own)',
-        'return attributes.get("group", 1) == 1',
-        _TRANSPOSED,
+        "or not all(dim.are_even for dim in _dimensions(node))",
+        "",
+        (
+            "tests/ops/test_transposed_convolution.py::test_few_filters_are_interleaved_or_separate_if_phases_are_uneven",
+        ),
+    ),
+    Mutant(
+        "a phase begins where all do",
+        "passes/alternatives/phases.py",
+        "pads = (*_before(node, taps), *_after(node))",
+        "pads = (*_before(node, array.shape[-len(taps) :]), *_after(node))",
+        ("tests/passes/test_separate_ways.py",),
+    ),
+    Mutant(
+        "masks are not spread to the elements of lanes",
+        "backend/cpu/accesses.py",
+        'f"i32 {lane_of.get(place, lanes)}"',
+        'f"i32 {place - first}"',
+        ("tests/backend/cpu/test_lanes.py",),
+    ),
+    Mutant(
+        "taps of windows are lanes",
+        "kernels/schedules.py",
+        "any(start.get((axis.var,)) == 1 for start in starts)",
+        "any(start == {(axis.var,): 1} for start in starts)",
+        ("tests/kernels/test_padding.py::test_lanes_of_windows_are_outputs_however_many_taps_there_are",),
     ),
     Mutant(
         "strict numerics have other terms",
@@ -2253,14 +2276,14 @@ MUTANTS = (
     ),
     Mutant(
         "panels are asked for where they are",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         "range(distance, distance + size, LINE)",
         "range(0, size, LINE)",
         ("tests/schedule/test_prefetch.py",),
     ),
     Mutant(
         "all is asked into the first cache",
-        "backend/cpu/scalars.py",
+        "backend/cpu/accesses.py",
         "i32 {4 - place.ahead_cache}",
         "i32 3",
         ("tests/schedule/test_prefetch.py",),

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.backend.api import PLAIN, Emission, Needs
+from tilewright.backend.cpu.accesses import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.checks import Site
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
 from tilewright.backend.cpu.regions import RegionText
-from tilewright.backend.cpu.scalars import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.statements import Module
 from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.base.arrays import Array

@@ -8,11 +8,11 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.intrinsics import emit_intrinsic
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.plan import balanced, largest, plan_below, plan_memory
 from tilewright.backend.cpu.prepare import prepare
-from tilewright.backend.cpu.scalars import Environment
 from tilewright.backend.cpu.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
 from tilewright.backend.cpu.stop_text import poll
 from tilewright.backend.cpu.text import FunctionText

@@ -6,8 +6,8 @@ Values of the surrounding function are passed in an array of eight-byte slots; t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.places import Place
-from tilewright.backend.cpu.scalars import Environment
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value
 from tilewright.base import dtypes

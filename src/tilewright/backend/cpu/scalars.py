@@ -1,15 +1,12 @@
-"""Emits scalar expressions, loads and stores, on scalars or lanes.
+"""Emits scalar expressions, on scalars or lanes, and the addresses of loads and stores (``accesses``).
 
-Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes. An
-access whose index has lane stride one is a vector load or store, stride zero a scalar one; lanes close together are
-loaded contiguously and permuted; anything else is a gather or scatter. Guarded memory is not accessed: under a false
-uniform guard, a load reads from a block of zeros instead; a guard that differs between lanes becomes the mask of the
-access.
+Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from tilewright.backend.cpu.accesses import AccessEmitter, Environment
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks
 from tilewright.backend.cpu.offsets import LinearForm, flat_form, linear_form
@@ -17,14 +14,10 @@ from tilewright.backend.cpu.places import (
     Address,
     Place,
     Spot,
-    active_lanes,
     common_alignment,
-    near_lanes,
-    suffix_of,
-    vector_of,
 )
 from tilewright.backend.cpu.text import FunctionText
-from tilewright.backend.cpu.values import Value, integer, integers, iota, literal, memory_type
+from tilewright.backend.cpu.values import Value, integer, iota, literal, memory_type
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InternalError
@@ -33,24 +26,6 @@ from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-
-ZEROS = "@tw_zeros"
-"""A block of zeros that guarded loads are diverted to."""
-ZEROS_BYTES = 4096
-
-LINE = 64
-"""Bytes of a cache line, on all supported targets."""
-
-
-@dataclass(slots=True)
-class Environment:
-    """The values of names at the current place of a function."""
-
-    scalars: dict[Var, Value] = field(default_factory=dict[Var, Value])
-    places: dict[str, Place] = field(default_factory=dict[str, Place])
-    lane_variable: Var | None = None
-    lanes: int = 1
-    guard: Guard = field(default_factory=Guard)
 
 
 class ScalarEmitter:
@@ -69,6 +44,7 @@ class ScalarEmitter:
         self.text = text
         self.env = environment
         self.ops = ArithmeticEmitter(text)
+        self.accesses = AccessEmitter(text, environment, self.ops)
         self._indices = indices
         self._checks = accesses
         self._once = False
@@ -278,15 +254,10 @@ class ScalarEmitter:
             pointer, alignment = place.pointer, place.alignment
             for value, factor in sorted(terms, key=lambda t: t[0].depth):
                 scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
-                pointer = self._advance(pointer, memory_type(dtype), scaled)
+                pointer = self.accesses.advance(pointer, memory_type(dtype), scaled)
                 alignment = common_alignment(alignment, factor * dtype.itemsize)
             known = made[key] = pointer, alignment
         return known
-
-    def _advance(self, pointer: Value, element: str, offset: Value) -> Value:
-        depth = max(pointer.depth, offset.depth)
-        text = f"getelementptr inbounds {element}, ptr {pointer.text}, i64 {offset.text}"
-        return Value(self.text.pure(text, depth), dtypes.index, 1, depth)
 
     def _lane_offsets(self, offset: int, stride: int, vectors: Sequence[tuple[Value, int]]) -> Value:
         total = self.ops.broadcast(integer(offset), self.env.lanes)
@@ -297,229 +268,23 @@ class ScalarEmitter:
             total = self.ops.binary(BinaryOp.ADD, total, scaled)
         return total
 
-    def _lane_pointers(self, buffer: Buffer, address: Address) -> Value:
-        """The address of each lane."""
-        offsets = address.offsets or self.ops.broadcast(integer(0), self.env.lanes)
-        depth = max(address.pointer.depth, offsets.depth)
-        text = f"getelementptr {memory_type(buffer.dtype)}, ptr {address.pointer.text}, {offsets.typed}"
-        return Value(self.text.pure(text, depth), dtypes.index, self.env.lanes, depth)
-
     def _read(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         guard = self._indices.guard(self, indices, self.env.guard)
         if self._checks is not None:
             guard = self._checks.narrow(self, buffer, indices, guard)
         address = self._address(buffer, indices)
-        place = self.env.places[buffer.name]
-        if self._is_inside(place, address):
-            return self._from_memory(self._private_load(buffer, address), buffer)
-        self.text.registers.keep(buffer.name)
-        if address.stride is None and (near := near_lanes(address.offsets, active_lanes(guard.lanes))) is not None:
-            loaded = self._permuted_load(buffer, address, near, guard)
-        elif address.stride is None and (near := self._apart(address)) is not None:
-            loaded = self._masked_permuted_load(buffer, address, near, guard)
-        elif address.stride is None or (address.stride == 1 and guard.lanes is not None):
-            loaded = self._masked_load(buffer, address, guard)
-        else:
-            loaded = self._plain_load(buffer, address, guard, place.constant)
-        return self._from_memory(loaded, buffer)
-
-    def _is_inside(self, place: Place, address: Address) -> bool:
-        """Whether all lanes of a contiguous access are within a buffer on the stack: it may then ignore its guard."""
-        if address.known is None or address.stride is None:
-            return False
-        lanes = self.env.lanes if address.stride == 1 else 1
-        first, beyond = address.known, address.known + lanes
-        return first >= 0 and beyond <= place.private
-
-    def _private_load(self, buffer: Buffer, address: Address) -> Value:
-        """The value in a buffer on the stack, at a literal offset."""
-        lanes, offset = self.env.lanes if address.stride == 1 else 1, address.known or 0
-        known = self.text.registers.find(buffer.name, offset, lanes)
-        if known is None:
-            of = vector_of(memory_type(buffer.dtype), lanes)
-            text = self.text.emit(f"load {of}, ptr {address.pointer.text}, align {address.alignment}")
-            known = Value(text, buffer.dtype, lanes, self.text.depth)
-            self.text.registers.loaded(buffer.name, offset, known)
-        return known
-
-    def _plain_load(self, buffer: Buffer, address: Address, guard: Guard, constant: bool) -> Value:
-        lanes = self.env.lanes if address.stride == 1 else 1
-        pointer = address.pointer
-        alignment = address.alignment
-        condition = guard.uniform
-        if guard.lanes is not None:  # a scalar for all lanes: loaded if any lane is active
-            any_lane = self.ops.any_lane(guard.lanes)
-            condition = any_lane if condition is None else self.ops.binary(BinaryOp.AND, condition, any_lane)
-        if condition is not None and condition.literal != 1:
-            depth = max(pointer.depth, condition.depth)
-            text = f"select {condition.typed}, ptr {pointer.text}, ptr {ZEROS}"
-            pointer = Value(self.text.pure(text, depth), dtypes.index, 1, depth)
-        if lanes > 1:
-            self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name])
-        of = vector_of(memory_type(buffer.dtype), lanes)
-        how = ("load atomic", " unordered") if self._once and lanes == 1 else ("load", "")
-        text = f"{how[0]} {of}, ptr {pointer.text}{how[1]}, align {alignment}"
-        return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
-
-    def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
-        """Prefetch the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, for any address."""
-        if distance := place.ahead:
-            self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
-            for offset in range(distance, distance + size, LINE):
-                line = self.text.pure(f"getelementptr i8, ptr {pointer.text}, i64 {offset}", pointer.depth)
-                self.text.hint(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {4 - place.ahead_cache}, i32 1)")
-
-    def _mask(self, guard: Guard) -> Value:
-        mask = guard.lanes or literal(True, dtypes.boolean, self.env.lanes)
-        if guard.uniform is not None:
-            mask = self.ops.binary(BinaryOp.AND, mask, guard.uniform)
-        return self.ops.broadcast(mask, self.env.lanes)
-
-    def _permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
-        """Lanes from a short range of memory: a contiguous load and a permutation.
-
-        The whole range is in the buffer, as its first and its last element are. Inactive lanes hold any elements of it.
-        """
-        guard = replace(guard, lanes=None)
-        first, lanes, element = min(near), self.env.lanes, memory_type(buffer.dtype)
-        base = self._advance(address.pointer, element, integer(first)) if first else address.pointer
-        whole = Address(base, 1, address.alignment)
-        constant = self.env.places[buffer.name].constant
-        length = max(near) - first + 1
-        low = self._first_lanes(buffer, whole, length, guard, constant)
-        high = low
-        if length > lanes:
-            above = replace(whole, pointer=self._advance(base, element, integer(lanes)))
-            high = self._first_lanes(buffer, above, length - lanes, guard, constant)
-        order = ", ".join(f"i32 {offset - first}" for offset in near)
-        depth = max(low.depth, high.depth)
-        vector = vector_of(element, lanes)
-        shuffle = f"shufflevector {vector} {low.text}, {vector} {high.text}, <{lanes} x i32> <{order}>"
-        text = self.text.pure(shuffle, depth)
-        return Value(text, buffer.dtype, lanes, depth)
-
-    def _masked_permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
-        """The same for lanes of different elements, some of which may be inactive: these may be outside of the buffer.
-
-        Two masked loads and a permutation take less time than a gather.
-        """
-        mask, lanes, element = self._mask(guard), self.env.lanes, memory_type(buffer.dtype)
-        lane_of = {offset - min(near): lane for lane, offset in enumerate(near)}
-        parts: list[Value] = []
-        for first in range(0, max(lane_of) + 1, lanes):
-            base = self._advance(address.pointer, element, integer(min(near) + first))
-            order = ", ".join(f"i32 {lane_of.get(place, lanes)}" for place in range(first, first + lanes))
-            chosen = f"shufflevector {mask.typed}, {mask.type} zeroinitializer, <{lanes} x i32> <{order}>"
-            active = Value(self.text.pure(chosen, mask.depth), mask.dtype, lanes, mask.depth)
-            part = Address(base, 1, address.alignment)
-            parts.append(self._masked_load(buffer, part, Guard(lanes=active)))
-        depth = max(part.depth for part in parts)
-        order = ", ".join(f"i32 {offset - min(near)}" for offset in near)
-        shuffle = f"shufflevector {parts[0].typed}, {parts[-1].typed}, <{lanes} x i32> <{order}>"
-        return Value(self.text.pure(shuffle, depth), buffer.dtype, lanes, depth)
-
-    def _apart(self, address: Address) -> tuple[int, ...] | None:
-        """The lanes' offsets, if they are known, different, and within the length of two vectors."""
-        near = near_lanes(address.offsets, ())
-        return near if near is not None and len(set(near)) == self.env.lanes else None
-
-    def _first_lanes(self, buffer: Buffer, address: Address, count: int, guard: Guard, constant: bool) -> Value:
-        """A vector with the first ``count`` lanes loaded."""
-        if count >= self.env.lanes:
-            return self._plain_load(buffer, address, guard, constant)
-        mask = integers(tuple(int(lane < count) for lane in range(self.env.lanes)), dtypes.boolean)
-        return self._masked_load(buffer, address, replace(guard, lanes=mask))
-
-    def _masked_load(self, buffer: Buffer, address: Address, guard: Guard) -> Value:
-        lanes = self.env.lanes
-        vector = vector_of(memory_type(buffer.dtype), lanes)
-        mask = self._mask(guard)
-        name, pointers, place = self._masked("load", "gather", buffer, address, lanes)
-        self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")
-        args = f"{place}, {mask.typed}, {vector} zeroinitializer"
-        loaded = self.text.load(buffer.name, f"call {vector} @{name}({args})", self.env.places[buffer.name].constant)
-        return Value(loaded, buffer.dtype, lanes, self.text.depth)
-
-    def _from_memory(self, value: Value, buffer: Buffer) -> Value:
-        if not buffer.dtype.is_bool:
-            return value
-        vector = vector_of("i8", value.lanes)
-        zero = "0" if value.lanes == 1 else "zeroinitializer"
-        text = self.text.pure(f"icmp ne {vector} {value.text}, {zero}", value.depth)
-        return Value(text, dtypes.boolean, value.lanes, value.depth)
+        return self.accesses.load(buffer, address, guard, once=self._once)
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """``buffer[indices] = value``, under the current guard (whose uniform part is already a branch)."""
         guard = self._indices.guard(self, indices, self.env.guard)
         if self._checks is not None:
             guard = self._checks.narrow(self, buffer, indices, guard)
-        address = self._address(buffer, indices)
-        if address.stride == 0 and (value.lanes > 1 or guard.lanes is not None):
-            address = Address(address.pointer, None, buffer.dtype.itemsize)
-        scalar = address.stride == 0 or self.env.lanes == 1
-        stored = self.to_memory(value, 1 if scalar else self.env.lanes)
-        if guard.uniform is None and self._is_inside(self.env.places[buffer.name], address):
-            self._private_store(buffer, stored, address, guard.lanes)
-            return
-        if address.stride is None or guard.lanes is not None or guard.uniform is not None:
-            self._masked_store(buffer, stored, address, guard, scalar)
-        else:
-            self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
-        self.text.forget(buffer.name)
-
-    def _private_store(self, buffer: Buffer, stored: Value, address: Address, mask: Value | None) -> None:
-        """Store to a buffer on the stack, at a literal offset; lanes not in ``mask`` keep their values."""
-        if mask is not None:
-            old = replace(self._private_load(buffer, address), dtype=stored.dtype)
-            stored = self.ops.select(mask, stored, old)
-        text = f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}"
-        self.text.store_private(buffer.name, address.known or 0, stored, text)
+        self.accesses.store(buffer, self._address(buffer, indices), guard, value)
 
     def store_first(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, count: int) -> None:
         """Store the first ``count`` lanes of ``value`` (in memory form) contiguously from ``indices`` on."""
-        address = self._address(buffer, indices)
-        vector, element = vector_of(memory_type(buffer.dtype), value.lanes), memory_type(buffer.dtype)
-        if count > 1 and count & (count - 1) == 0:
-            order = ", ".join(f"i32 {lane}" for lane in range(count))
-            shuffle = f"shufflevector {vector} {value.text}, {vector} poison, <{count} x i32> <{order}>"
-            text = value.text if count == value.lanes else self.text.pure(shuffle, value.depth)
-            part = vector_of(element, count)
-            self.text.effect(f"store {part} {text}, ptr {address.pointer.text}, align {address.alignment}")
-        else:
-            mask = integers(tuple(int(lane < count) for lane in range(value.lanes)), dtypes.boolean)
-            name = f"llvm.masked.store.v{value.lanes}{suffix_of(element)}.p0"
-            self.text.declare(f"declare void @{name}({value.type}, ptr, i32, {mask.type})")
-            args = f"{value.typed}, ptr {address.pointer.text}, i32 {address.alignment}, {mask.typed}"
-            self.text.effect(f"call void @{name}({args})")
-        self.text.forget(buffer.name)
-
-    def to_memory(self, value: Value, lanes: int) -> Value:
-        """``value`` in all lanes, in memory form."""
-        value = self.ops.broadcast(value, lanes)
-        return self.ops.cast(value, dtypes.u8) if value.dtype.is_bool else value
-
-    def _masked_store(self, buffer: Buffer, stored: Value, address: Address, guard: Guard, scalar: bool) -> None:
-        if scalar:
-            if guard.uniform is None:
-                raise InternalError("a masked scalar store without a condition")
-            label = self.text.open_branch()
-            self.text.effect(f"store {stored.typed}, ptr {address.pointer.text}, align {address.alignment}")
-            self.text.branch(guard.uniform, [(label, self.text.close_branch()[1])])
-            return
-        mask = self._mask(guard)
-        name, pointers, place = self._masked("store", "scatter", buffer, address, stored.lanes)
-        self.text.declare(f"declare void @{name}({stored.type}, {pointers}, i32, {mask.type})")
-        self.text.effect(f"call void @{name}({stored.typed}, {place}, {mask.typed})")
-
-    def _masked(self, dense: str, apart: str, buffer: Buffer, address: Address, lanes: int) -> tuple[str, str, str]:
-        """An intrinsic, the type of its pointers, and the pointers with alignment: ``apart`` takes one per lane."""
-        element = suffix_of(memory_type(buffer.dtype))
-        if address.stride is None:
-            name, pointers = f"llvm.masked.{apart}.v{lanes}{element}.v{lanes}p0", f"<{lanes} x ptr>"
-            pointer = self._lane_pointers(buffer, address)
-        else:
-            name, pointers, pointer = f"llvm.masked.{dense}.v{lanes}{element}.p0", "ptr", address.pointer
-        return name, pointers, f"{pointers} {pointer.text}, i32 {address.alignment}"
+        self.accesses.store_first(buffer, self._address(buffer, indices), value, count)
 
 
 def _may_fail(expr: Expr) -> bool:

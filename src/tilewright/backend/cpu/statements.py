@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
+from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks, Site
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.regions import Captures, Region, RegionText
-from tilewright.backend.cpu.scalars import Environment, ScalarEmitter
+from tilewright.backend.cpu.scalars import ScalarEmitter
 from tilewright.backend.cpu.stop_text import poll
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.transposition import Crossing, crossing, transpose
@@ -205,7 +206,7 @@ class StatementEmitter:
         """The stored values of one iteration, in lanes."""
         self.env.lane_variable, self.env.lanes = box.lane, box.lanes
         self.env.scalars[box.row] = integer(row)
-        value = self.scalars.to_memory(self.scalars.value(box.store.value), box.lanes)
+        value = self.scalars.accesses.to_memory(self.scalars.value(box.store.value), box.lanes)
         del self.env.scalars[box.row]
         self.env.lane_variable, self.env.lanes = None, 1
         return value
