@@ -8,7 +8,7 @@ compilation; kernels are taken from the cache on disk if possible.
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from tilewright.base.arguments import FilePath, checked
 from tilewright.base.checks import Checks
@@ -188,6 +188,14 @@ class SpecializingModel(CompiledModel):
         raise BadInput(
             f"{path} is not written: this model is compiled for each size of its inputs, and an artifact has no "
             f"compiler; save one version, model.version({names}).save(path), or compile with shapes="
+        )
+
+    def __reduce__(self) -> NoReturn:
+        """Raises ``BadInput``: versions are compiled in this process."""
+        names = ", ".join(f"{symbol.name}=..." for symbol in self._symbols)
+        raise BadInput(
+            "this model is compiled for each size of its inputs, and a pickled one has no compiler; pickle one "
+            f"version, model.version({names}), or compile with shapes="
         )
 
     @checked(BadInput)

@@ -18,8 +18,8 @@ for equal targets give equal bytes, and every byte of a file is checked. Reading
 writes nothing to disk. To add a field: extend ``description`` in both directions, and increase ``description.FORMAT``.
 """
 
-from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, add_signature, packed, read, save, unusable
-from tilewright.runtime.artifact.content import Mapped
+from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, Trust, add_signature, packed, read, save, unusable
+from tilewright.runtime.artifact.content import Mapped, in_memory
 from tilewright.runtime.artifact.description import Build
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
 
@@ -30,8 +30,10 @@ __all__ = [
     "PublicKey",
     "SecretKey",
     "THIS_USER",
+    "Trust",
     "add_signature",
     "generate",
+    "in_memory",
     "packed",
     "read",
     "save",

@@ -14,7 +14,7 @@ from tilewright.base.names import readable
 from tilewright.base.outputs import AnyPath, output
 from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
-from tilewright.runtime.artifact.content import Mapped, own_bytes
+from tilewright.runtime.artifact.content import own_bytes
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey
 from tilewright.runtime.artifact.signatures import Signatures
@@ -42,6 +42,8 @@ class Artifact:
     """In the manifest's order; C-contiguous. After reading: read-only views of the file's bytes."""
     signer: str | None = field(default=None, compare=False)
     """After reading: the public key, or ``THIS_USER``, whose signature was verified; None: none was."""
+    identity: str = field(default="", compare=False)
+    """After reading: as ``Packed.identity``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +114,22 @@ def read(
     *,
     trust: Trust = False,
     identity: str | None = None,
-    mapped: Mapped | None = None,
+    content: memoryview | None = None,
 ) -> Artifact:
     """Read and check a file, without executing any of it.
 
     ``trust``: True for every file, or public keys, of which one must have signed it; otherwise, this user must have.
-    ``mapped``: the mapped file, if the weights are to be used in place (``content`` describes the risk); otherwise,
-    they are copied to memory, and the file is not used any more.
+    ``content``: its bytes, if they are in memory already, or mapped (``content`` describes the risk): the weights are
+    used in place. Otherwise, the file is copied to memory, and not used any more.
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
     for another processor, or does not have the given ``identity`` (``packed``), ``UntrustedData`` if no trusted key has
     signed it, ``Unsupported`` if the library that checks public keys is missing.
     """
-    data = own_bytes(path) if mapped is None else mapped.data
+    data = own_bytes(path) if content is None else content
     with _explained(path):
         found = _Checked.of(path, data, key_dir, trust)
-        if identity not in (None, hashlib.sha256(found.manifest).hexdigest()):
+        if identity not in (None, found.identity):
             raise CorruptArtifact("it is another artifact than the one that is wanted")
         _check_processor(found.described.build)
         return found.artifact()
@@ -169,6 +171,11 @@ class _Checked:
         _check_members(described.members, members)
         return _Checked(manifest, described, members, signatures, signer)
 
+    @property
+    def identity(self) -> str:
+        """As ``Packed.identity``."""
+        return hashlib.sha256(self.manifest).hexdigest()
+
     def check_hashes(self) -> None:
         """Raises ``CorruptArtifact``."""
         for contents in self.described.members:
@@ -183,7 +190,9 @@ class _Checked:
         numbers = self.members[weights.name].data
         _check_hash(weights, numbers)
         constants = tensors.decode(numbers, self.described.manifest.constants)
-        return Artifact(self.described.build, self.described.manifest, tuple(code), tuple(constants), self.signer)
+        described = self.described
+        parts = (described.build, described.manifest, tuple(code), tuple(constants))
+        return Artifact(*parts, self.signer, self.identity)
 
 
 def _signature(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
