@@ -116,7 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = all_cases(Path(folder), model, encoder(64, 1, 100)[0])
     print(f"weights: {size / 1e6:.0f} MB")
-    print("| process | CPU seconds | MB kept | of the weights | after a run | whole process |\n|---|---:|---:|---:|---:|---:|")
+    print(
+        "| process | CPU seconds | MB kept | of the weights | after a run | whole process |\n|---|---:|---:|---:|---:|---:|"
+    )
     for how, one in found.items():
         sizes = f"{one.made / 1e6:.0f} | {one.made / size:.2f} | {one.ran / 1e6:.0f} | {one.whole / 1e6:.0f}"
         print(f"| {how} | {one.seconds:.2f} | {sizes} |")

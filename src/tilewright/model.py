@@ -96,11 +96,19 @@ class CompiledModel(RunnableModel):
         Raises ``BadInput`` if it can't be written, if there is no folder for keys, or no key in ``key``;
         ``Unsupported`` if models of its back end can't be saved.
         """
+        parts, key_dir = self._contents(), (settings or Settings.from_environment()).key_dir
+        secret = None if key is None else artifact.SecretKey(key)
+        artifact.save(parts, path, key_dir, signed=signed, key=secret, inputs=self._files())
+
+    def _contents(self) -> artifact.Artifact:
+        """The contents of its artifact. Raises ``Unsupported`` if models of its back end can't be saved."""
         if not self._parts.objects:
             raise Unsupported(f"the back end {self.options.backend.name} makes nothing that can be saved; leave it out")
-        key_dir = (settings or Settings.from_environment()).key_dir
-        secret = None if key is None else artifact.SecretKey(key)
-        artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=self._origin.source.files())
+        return self._parts
+
+    def _files(self) -> tuple[Path, ...]:
+        """The files that it was compiled from, which no output may overwrite."""
+        return self._origin.source.files()
 
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:

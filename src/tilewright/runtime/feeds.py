@@ -68,8 +68,7 @@ class Feed:
 
     def in_place(self, value: object) -> Array:
         """An array of the memory of ``value``, which native code reads in place. Raises ``BadFeed``."""
-        is_array = isinstance(value, np.ndarray)
-        if not is_array and not hasattr(value, "__dlpack__"):
+        if not issubclass(type(value), np.ndarray) and not hasattr(value, "__dlpack__"):
             raise BadFeed(f"input {self.spec}: {_describe(value)} has no memory to bind; give a NumPy array")
         array = self._read(value)
         if array.dtype != self.dtype:

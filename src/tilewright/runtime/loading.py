@@ -6,7 +6,9 @@ signature, but a file must still hold the very artifact that was loaded.
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
@@ -19,6 +21,7 @@ from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.runnable import Pickled, RunnableModel
+from tilewright.runtime.versioned import VersionedModel
 
 _UNNAMED = "in memory"
 
@@ -62,15 +65,17 @@ def load(
     if mmap:
         raise BadInput("mmap=True maps a file, and the artifact is given as bytes: give its path, or leave mmap out")
     content = artifact.in_memory(all_bytes(path, "the artifact"))
-    found = artifact.read(_UNNAMED, chosen.key_dir, trust=trusted, content=content)
-    return RunnableModel(_native(found, _UNNAMED, wanted), found.signer, lambda: InMemory.of(found, wanted))
+    found = _read(_UNNAMED, content, chosen.key_dir, trusted)
+    return _model(found, _UNNAMED, wanted, found.signer, lambda: InMemory.of(found, wanted))
 
 
 class MappedModel(RunnableModel):
     """A model whose weights are mapped from its artifact."""
 
-    def __init__(self, executable: Executable, file: artifact.Mapped, signer: str | None, pickled: "InFile") -> None:
-        super().__init__(executable, signer, lambda: pickled)
+    def __init__(
+        self, executable: Executable, file: artifact.Mapped, signer: str | None, pickled: Callable[[], Pickled]
+    ) -> None:
+        super().__init__(executable, signer, pickled)
         self._file = file
 
     def _executable_for(self, feeds: object) -> Executable:
@@ -83,17 +88,39 @@ def _from_file(
     path: str | os.PathLike[str], chosen: Settings, trusted: artifact.Trust, threads: int | None, is_mapped: bool
 ) -> RunnableModel:
     mapped = artifact.Mapped(path) if is_mapped else None
-    content = None if mapped is None else mapped.data
-    found = artifact.read(path, chosen.key_dir, trust=trusted, content=content)
+    content = artifact.own_bytes(path) if mapped is None else mapped.data
+    found = _read(path, content, chosen.key_dir, trusted)
     pickled = InFile(os.path.abspath(path), found.identity, found.signer, threads, is_mapped)
-    return _model(found, pickled, mapped)
+    return _model(found, pickled.path, threads, found.signer, lambda: pickled, mapped)
 
 
-def _model(found: artifact.Artifact, pickled: "InFile", mapped: artifact.Mapped | None) -> RunnableModel:
-    executable = _native(found, pickled.path, pickled.threads)
+def _read(
+    path: str | os.PathLike[str],
+    content: memoryview,
+    key_dir: Path | None,
+    trusted: artifact.Trust,
+    identity: str | None = None,
+) -> artifact.Artifact | artifact.Versions:
+    if artifact.holds_versions(content):
+        return artifact.read_versions(path, key_dir, content, trust=trusted, identity=identity)
+    return artifact.read(path, key_dir, trust=trusted, identity=identity, content=content)
+
+
+def _model(
+    found: artifact.Artifact | artifact.Versions,
+    path: str,
+    threads: int | None,
+    signer: str | None,
+    pickled: Callable[[], Pickled],
+    mapped: artifact.Mapped | None = None,
+) -> RunnableModel:
+    if isinstance(found, artifact.Versions):
+        versions = {sizes: _native(parts, path, threads) for sizes, parts in found.artifacts.items()}
+        return VersionedModel(found.inputs, versions, signer, pickled, mapped)
+    executable = _native(found, path, threads)
     if mapped is None:
-        return RunnableModel(executable, pickled.signer, lambda: pickled)
-    return MappedModel(executable, mapped, pickled.signer, pickled)
+        return RunnableModel(executable, signer, pickled)
+    return MappedModel(executable, mapped, signer, pickled)
 
 
 def _native(found: artifact.Artifact, path: str, threads: int | None) -> Executable:
@@ -115,9 +142,9 @@ class InFile(Pickled):
 
     def model(self) -> RunnableModel:
         mapped = artifact.Mapped(self.path) if self.is_mapped else None
-        content = None if mapped is None else mapped.data
-        found = artifact.read(self.path, None, trust=True, identity=self.identity, content=content)
-        return _model(found, self, mapped)
+        content = artifact.own_bytes(self.path) if mapped is None else mapped.data
+        found = _read(self.path, content, None, True, self.identity)
+        return _model(found, self.path, self.threads, self.signer, lambda: self, mapped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +156,15 @@ class InMemory(Pickled):
     threads: int | None
 
     @staticmethod
-    def of(parts: artifact.Artifact, threads: int | None) -> "InMemory":
+    def of(parts: artifact.Artifact | artifact.Versions, threads: int | None) -> "InMemory":
         """Raises ``Unsupported`` if there is no code to save."""
+        if isinstance(parts, artifact.Versions):
+            return InMemory(b"".join(artifact.pack_versions(parts, None, signed=False)), parts.signer, threads)
         if not parts.objects:
             raise Unsupported("the back end of this model makes nothing that can be pickled; compile it for the cpu")
         return InMemory(b"".join(artifact.packed(parts, None, signed=False).parts), parts.signer, threads)
 
     def model(self) -> RunnableModel:
         content = artifact.in_memory(self.content)
-        found = artifact.read(_UNNAMED, None, trust=True, content=content)
-        return RunnableModel(_native(found, _UNNAMED, self.threads), self.signer, lambda: self)
+        found = _read(_UNNAMED, content, None, True)
+        return _model(found, _UNNAMED, self.threads, self.signer, lambda: self)

@@ -173,10 +173,11 @@ class RunnableModel:
         """Raises ``Unsupported`` if the model can't be pickled."""
         if self._pickled is None:
             raise Unsupported("this model can't be pickled: save it, and load it in the other process")
-        return _unpickled, (self._pickled(),)
+        return unpickled, (self._pickled(),)
 
 
-def _unpickled(pickled: Pickled) -> RunnableModel:
+def unpickled(pickled: Pickled) -> RunnableModel:
+    """The model of which ``pickled`` was pickled."""
     return pickled.model()
 
 

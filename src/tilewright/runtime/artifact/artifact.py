@@ -23,7 +23,7 @@ from tilewright.runtime.manifest import Manifest
 
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
-_SIGNATURE: Final = "signature"
+SIGNATURE: Final = "signature"
 _LONGEST: Final = 1000
 """Maximum characters of a quoted text."""
 THIS_USER: Final = "this user"
@@ -67,7 +67,7 @@ def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True, key
     signatures = Signatures(origin.sign(manifest, key_dir) if signed else None)
     if key is not None:
         signatures = signatures.with_public(key.public, key.sign(manifest))
-    parts = archive.pack([(_MANIFEST, [manifest]), *members, *_signature(signatures)])
+    parts = archive.pack([(_MANIFEST, [manifest]), *members, *signature_member(signatures)])
     return Packed(hashlib.sha256(manifest).hexdigest(), sum(listed.size for listed in contents), parts)
 
 
@@ -98,13 +98,13 @@ def add_signature(
 
     The file is verified as by ``read``, with ``trust``; it may be for another machine. Raises as ``read`` and ``save``.
     """
-    with _explained(path):
+    with explained(path):
         found = _Checked.of(path, own_bytes(path), key_dir, trust)
         found.check_hashes()
     signatures = found.signatures.with_public(key.public, key.sign(found.manifest))
     rest = [(name, [member.data]) for name, member in found.members.items()]
     with output(to, [key.path]) as file:
-        file.writelines(archive.pack([(_MANIFEST, [found.manifest]), *rest, *_signature(signatures)]))
+        file.writelines(archive.pack([(_MANIFEST, [found.manifest]), *rest, *signature_member(signatures)]))
     return tuple(sorted(signatures.public))
 
 
@@ -127,7 +127,7 @@ def read(
     signed it, ``Unsupported`` if the library that checks public keys is missing.
     """
     data = own_bytes(path) if content is None else content
-    with _explained(path):
+    with explained(path):
         found = _Checked.of(path, data, key_dir, trust)
         if identity not in (None, found.identity):
             raise CorruptArtifact("it is another artifact than the one that is wanted")
@@ -141,8 +141,8 @@ def unusable(path: AnyPath, error: BadArtifact) -> CorruptArtifact:
 
 
 @contextmanager
-def _explained(path: AnyPath) -> Generator[None]:
-    """Turns errors of the parts into errors of the file."""
+def explained(path: AnyPath) -> Generator[None]:
+    """A context manager that turns errors of the parts into errors of the file."""
     try:
         yield
     except BadArtifact as error:
@@ -163,10 +163,10 @@ class _Checked:
     def of(path: AnyPath, data: memoryview, key_dir: Path | None, trust: Trust) -> "_Checked":
         """Raises as ``read``."""
         members = archive.unpack(data)
-        manifest = _taken(members, _MANIFEST, 0)
-        has_any = _SIGNATURE in members
-        signatures = Signatures.parse(_taken(members, _SIGNATURE, -1)) if has_any else Signatures()
-        signer = _signer(path, manifest, signatures, key_dir, trust)
+        manifest = taken(members, _MANIFEST, 0)
+        has_any = SIGNATURE in members
+        signatures = Signatures.parse(taken(members, SIGNATURE, -1)) if has_any else Signatures()
+        signer = trusted_signer(path, manifest, signatures, key_dir, trust)
         described = from_json(manifest)
         _check_members(described.members, members)
         return _Checked(manifest, described, members, signatures, signer)
@@ -195,12 +195,14 @@ class _Checked:
         return Artifact(*parts, self.signer, self.identity)
 
 
-def _signature(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
+def signature_member(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
     """The last member; empty without signatures."""
-    return [(_SIGNATURE, [bytes(signatures)])] if signatures else []
+    return [(SIGNATURE, [bytes(signatures)])] if signatures else []
 
 
-def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust) -> str | None:
+def trusted_signer(
+    path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust
+) -> str | None:
     """The trusted signer; None if every file is trusted. Raises ``UntrustedData``."""
     if isinstance(trust, bool):
         if not trust and (why := origin.doubt(manifest, signatures.own, key_dir)):
@@ -221,7 +223,7 @@ def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Pat
     )
 
 
-def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
+def taken(members: dict[str, Member], name: str, place: int) -> bytes:
     """A member's data, copied, so that they can't change after the check."""
     if not members or list(members)[place] != name:
         raise CorruptArtifact(f"its {'last' if place else 'first'} member is not {name}")
