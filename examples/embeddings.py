@@ -118,7 +118,7 @@ SENTENCES = (
 def main() -> int:
     """Compile an encoder of random weights, save it, load it, and compare sentences."""
     words = 1000
-    encoder = build_model(random_weights(64, 2, words), "batch", "sequence", Config(heads=4))
+    encoder = build_model(random_weights(64, 1, words), "batch", "sequence", Config(heads=4))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "encoder.tw"
         tilewright.compile(encoder).save(path, signed=False)

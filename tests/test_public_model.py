@@ -17,6 +17,7 @@ import onnx
 import pytest
 
 import tilewright
+import tilewright.te as te
 from tests.base.test_forks import in_child
 from tests.test_artifact import X, expected, layers
 from tilewright.api import CompiledModel
@@ -32,6 +33,7 @@ from tilewright.base.errors import (
     UntrustedData,
 )
 from tilewright.base.settings import Settings
+from tilewright.runtime.callers import Callers
 from tilewright.runtime.runnable import RunnableModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on: "is multi-threaded"
@@ -279,6 +281,27 @@ def test_runs_in_flight(model: CompiledModel) -> None:
     assert right(P, X)
 
 
+def test_runs_that_are_stopped_or_do_not_begin(model: CompiledModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Timeout):
+        model.run_async(None, {"x": X}, timeout=0).result()
+    monkeypatch.setattr(model, "_callers", Callers(1))
+    begun, let_go = threading.Event(), threading.Event()
+    enter = model.executable._entry.releasing  # type: ignore[attr-defined]
+
+    def slow(context: int) -> int:
+        begun.set()
+        assert let_go.wait(30)
+        return enter(context)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(model.executable._entry, "call", slow)  # type: ignore[attr-defined]
+        runs = [model.run_async(["p"], {"x": X}) for _ in range(2)]
+        assert begun.wait(30)
+        assert [run.cancel() for run in runs] == [False, True]
+        let_go.set()
+        assert right(runs[0].result()[0], X)
+
+
 def test_a_forked_child_has_threads_of_its_own_for_runs(model: CompiledModel) -> None:
     model.run_async(None, {"x": X}).result()
     assert in_child(lambda: right(model.run_async(None, {"x": X}).result(60)[0], X) or 1 / 0) == 0  # type: ignore[arg-type]
@@ -396,6 +419,13 @@ def test_other_models_are_pickled_by_their_bytes(model: CompiledModel, saved: Pa
         assert type(again) is RunnableModel
         assert right(again(X)[0], X)
         assert right(pickle.loads(pickle.dumps(again))(X)[0], X)
+
+
+def test_a_kernel_is_pickled() -> None:
+    a = te.placeholder((8,), name="A")
+    kernel = te.build(te.create_schedule(te.compute((8,), lambda i: a[i] + a[i], name="B")))
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(kernel))(x), x + x)
 
 
 def test_models_that_cannot_be_pickled() -> None:
