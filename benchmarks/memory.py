@@ -87,8 +87,9 @@ def encoder(width: int, layers: int, words: int) -> tuple[onnx.ModelProto, int]:
 
 def measured(how: str, path: Path, other: Path, folder: Path) -> Measured:
     """A new process in which the model of ``path`` is made; ``other``: a small one, which loads the libraries."""
-    own = {"TILEWRIGHT_CACHE_DIR": str(folder / "cache"), "TILEWRIGHT_KEY_DIR": str(folder / "keys")}
-    environment = os.environ | own | {"FORKS": str(FORKS), "TILEWRIGHT_NUM_THREADS": "2"}
+    own = {"CACHE_DIR": str(folder / "cache"), "KEY_DIR": str(folder / "keys"), "NUM_THREADS": "2"}
+    own |= {"CACHE_BYTES": str(1 << 30), "MODEL_CACHE_BYTES": str(4 << 30)}
+    environment = os.environ | {f"TILEWRIGHT_{name}": value for name, value in own.items()} | {"FORKS": str(FORKS)}
     command = [sys.executable, "-c", CHILD, how, str(path), str(other)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=ROOT)
     return Measured(**json.loads(done.stdout))
@@ -116,9 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = all_cases(Path(folder), model, encoder(64, 1, 100)[0])
     print(f"weights: {size / 1e6:.0f} MB")
-    print(
-        "| process | CPU seconds | MB kept | of the weights | after a run | whole process |\n|---|---:|---:|---:|---:|---:|"
-    )
+    print("| process | CPU seconds | MB kept | of the weights | after a run | whole process |")
+    print("|---|---:|---:|---:|---:|---:|")
     for how, one in found.items():
         sizes = f"{one.made / 1e6:.0f} | {one.made / size:.2f} | {one.ran / 1e6:.0f} | {one.whole / 1e6:.0f}"
         print(f"| {how} | {one.seconds:.2f} | {sizes} |")

@@ -1617,8 +1617,8 @@ MUTANTS = (
     Mutant(
         "any artifact may take the place of a pickled one",
         "runtime/loading.py",
-        "trust=True, identity=self.identity",
-        "trust=True, identity=None",
+        "_read(self.path, content, None, True, self.identity)",
+        "_read(self.path, content, None, True)",
         _PUBLIC,
     ),
     Mutant(

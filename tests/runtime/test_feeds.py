@@ -209,12 +209,12 @@ def test_what_records_its_history_is_read_without_it() -> None:
 def test_tensors_of_pytorch() -> None:
     torch = pytest.importorskip("torch")
     model, x = adder(), torch.arange(6, dtype=torch.float32).reshape(2, 3).requires_grad_()
-    (z,) = model.run({"x": x, "y": x.detach()})
+    (z,) = model.run({"left": x, "right": x.detach()})
     np.testing.assert_array_equal(z, X + X)
-    bound = model.bind({"x": x, "y": X})
+    bound = model.bind({"left": x, "right": X})
     with torch.no_grad():
         x += 1
     bound.run(None)
     np.testing.assert_array_equal(bound.outputs[0], X + 1 + X)
     with pytest.raises(BadFeed, match="not C-contiguous"):
-        model.bind({"x": x.T.contiguous().T, "y": X})
+        model.bind({"left": x.T.contiguous().T, "right": X})
