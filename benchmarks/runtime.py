@@ -144,6 +144,8 @@ def tiny_model() -> None:
     print(f"  load              {loading:8.2f} us")
     print(f"  run(feeds)        {median_us(lambda: [model.run(feeds) for _ in range(2000)], 2000):8.2f} us")
     print(f"  run(feeds, out)   {median_us(lambda: [model.run(feeds, out) for _ in range(2000)], 2000):8.2f} us")
+    bound = model.bind(feeds, out).run
+    print(f"  bound arrays      {median_us(lambda: [bound(None) for _ in range(2000)], 2000):8.2f} us")
     print(f"  np.add(x, y)      {median_us(lambda: [np.add(x, y) for _ in range(2000)], 2000):8.2f} us")
 
 

@@ -19,8 +19,8 @@ from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadInput, CorruptArtifact, UnsupportedTarget
 from tilewright.base.settings import Settings
 from tilewright.runtime.artifact import generate
+from tilewright.runtime.loading import load
 from tilewright.runtime.memory import address_of
-from tilewright.runtime.runnable import load
 
 SOURCE = Path(__file__).parent.parent / "src"
 RANDOM = np.random.default_rng(5)

@@ -5,8 +5,8 @@ inference mode, torch.compile's as one graph of fixed shapes. All take the same 
 """
 
 from tilewright import te
+from tilewright.runtime.loading import load
 from tilewright.runtime.memory import aligned_copy
-from tilewright.runtime.runnable import load
 
 from ..candidates import Feeds, Session, load_feeds
 from .programs import Outputs

@@ -23,11 +23,12 @@ _ERRORS = {
 }
 _HOMES = _ERRORS | {
     "compile": "tilewright.api",
+    "BoundModel": "tilewright.runtime.bound",
     "Checks": "tilewright.base.checks",
     "CompiledModel": "tilewright.model",
     "Dynamic": "tilewright.specialize",
     "Isolation": "tilewright.isolation",
-    "load": "tilewright.runtime.runnable",
+    "load": "tilewright.runtime.loading",
     "Math": "tilewright.base.numerics",
     "Precision": "tilewright.base.numerics",
     "quantize": "tilewright.quantization.quantizer",

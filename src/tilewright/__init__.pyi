@@ -37,8 +37,9 @@ from tilewright.model import CompiledModel as CompiledModel
 from tilewright.networks.models import tune_models as tune_models
 from tilewright.quantization.quantizer import QuantizedModel as QuantizedModel
 from tilewright.quantization.quantizer import quantize as quantize
+from tilewright.runtime.bound import BoundModel as BoundModel
+from tilewright.runtime.loading import load as load
 from tilewright.runtime.runnable import RunnableModel as RunnableModel
-from tilewright.runtime.runnable import load as load
 from tilewright.specialize import Dynamic as Dynamic
 from tilewright.specialize import SpecializingModel as SpecializingModel
 from tilewright.target.target import Target as Target

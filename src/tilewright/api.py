@@ -15,8 +15,9 @@ from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
 from tilewright.base.events import Event, Listener, ignore, to_log
+from tilewright.base.files import stamp as stamp_of
 from tilewright.base.garbage import seldom_collecting
-from tilewright.base.memory import memory_guarded
+from tilewright.base.memory import give_back, memory_guarded
 from tilewright.base.names import nearest, readable, shown
 from tilewright.base.numerics import Math, Precision
 from tilewright.base.printing import printer
@@ -77,7 +78,9 @@ def compile(
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
-    """Compile an ONNX model (a path or a ``ModelProto``) for this machine or another ``target``.
+    """Compile an ONNX model for this machine or another ``target``.
+
+    ``model``: a path, the bytes of a file, a file open for reading bytes (``io.BytesIO``), or a ``ModelProto``.
 
     ``frontends`` import models of other formats, and take precedence; ``operators`` define operators of other domains;
     ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to be faster, like
@@ -141,24 +144,9 @@ def compile(
             raise BadInput(f"isolate= makes code for CPUs: leave it out, or backend={options.backend.name}")
         limits = isolate if isinstance(isolate, Isolation) else Isolation()
         return compilation.elsewhere(given, way, limits)
-    if way is Dynamic.SPECIALIZE:
-        return compilation.specializing(given, ASKED) or compilation.run(given)
-    asked = compilation.ask(given)
-    found = compilation.recall(asked, given)
-    if found is not None:
-        return found
-    try:
-        graph = compilation.load(given)
-    except (InvalidModel, Unsupported) as error:
-        if way is Dynamic.SYMBOLIC:
-            raise
-        return compilation.instead(error, given, compilation.load)
-    try:
-        return compilation.finish(graph, given, asked)
-    except Unsupported as error:
-        if way is Dynamic.SYMBOLIC:
-            raise
-        return compilation.instead(error, given, compilation.run)
+    model = compilation.here(given, way)
+    give_back()
+    return model
 
 
 Shapes = Mapping[str, tuple[int | str, ...]]
@@ -177,6 +165,27 @@ class _Compilation:
     listener: Listener
     models: ModelCache | None
 
+    def here(self, shapes: Shapes, way: Dynamic) -> CompiledModel:
+        """The model compiled in this process."""
+        if way is Dynamic.SPECIALIZE:
+            return self.specializing(shapes, ASKED) or self.run(shapes)
+        asked = self.ask(shapes)
+        found = self.recall(asked, shapes)
+        if found is not None:
+            return found
+        try:
+            graph = self.load(shapes)
+        except (InvalidModel, Unsupported) as error:
+            if way is Dynamic.SYMBOLIC:
+                raise
+            return self.instead(error, shapes, self.load)
+        try:
+            return self.finish(graph, shapes, asked)
+        except Unsupported as error:
+            if way is Dynamic.SYMBOLIC:
+                raise
+            return self.instead(error, shapes, self.run)
+
     def run(self, shapes: Shapes) -> CompiledModel:
         """The model compiled for ``shapes``, or loaded from the cache."""
         asked = self.ask(shapes)
@@ -193,21 +202,14 @@ class _Compilation:
         parts = None if self.models is None or asked is None else self.models.find(asked)
         if asked is None or parts is None:
             return None
-
-        def again() -> Made:
-            now = self.ask(shapes)
-            if now is None or now.key != asked.key:
-                raise BadInput("the model has changed since it was compiled; compile it again to see how it was made")
-            return self._make(self.load(shapes), shapes)
-
         try:
             executable = NativeExecutable(parts.manifest, parts.objects, parts.constants, threads=self.options.threads)
         except BadArtifact as error:
             _LOG.warning("the model is compiled again, as what the cache has of it can't be used: %s", error)
             return None
-        return CompiledModel(
-            executable, parts, Origin(self.source, self.options, self._kernels(), again, None, is_cached=True)
-        )
+        again = self._again(asked.key, shapes)
+        origin = Origin(self.source, self.options, self._kernels(), again, None, is_cached=True)
+        return CompiledModel(executable, parts, origin)
 
     def elsewhere(self, shapes: Shapes, way: Dynamic, limits: Isolation) -> CompiledModel:
         """The model compiled in a separate process."""
@@ -224,6 +226,30 @@ class _Compilation:
         origin = Origin(self.source, self.options, self._kernels(), again, None, is_cached=answer.cached)
         return CompiledModel(executable, parts, origin)
 
+    def _sha256(self, asked: Asked | None) -> str | None:
+        """The SHA-256 of the model without other files; ``asked``: its request to the cache."""
+        return self.source.sha256() if asked is None else asked.source
+
+    def _identity(self, asked: Asked | None, source: str | None) -> object:
+        """What changes if the model does, ``source`` being its ``_sha256``; None if that is unknown."""
+        if asked is not None:
+            return asked.key
+        try:
+            return None if source is None else (source, *(stamp_of(path.stat()) for path in self.source.files()))
+        except OSError:
+            return None
+
+    def _unchanged(self, identity: object, shapes: Shapes) -> Graph:
+        """The graph of a model that was compiled before. Raises ``BadInput`` if it has changed since."""
+        asked = self.ask(shapes)
+        if self._identity(asked, self._sha256(asked)) != identity:
+            raise BadInput("the model has changed since it was compiled; compile it again to see how it was made")
+        return self.load(shapes)
+
+    def _again(self, identity: object, shapes: Shapes) -> Callable[[], Made]:
+        """Compiles such a model again."""
+        return lambda: self._make(self._unchanged(identity, shapes), shapes)
+
     def load(self, shapes: Shapes) -> Graph:
         """The imported graph."""
         with self._faults_reported(shapes), seldom_collecting():
@@ -233,11 +259,14 @@ class _Compilation:
         """``graph`` compiled, and stored in the cache."""
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
-        source = self.source.sha256() if asked is None else asked.source
+        source = self._sha256(asked)
         build = Build(__version__, source, str(target), target.arch.value, target.features)
         parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
         if self.models is not None and asked is not None:
             self.models.keep(asked, parts)
+        identity = self._identity(asked, source)
+        if identity is not None:
+            made = made.without_numbers(lambda: self._unchanged(identity, shapes), self._again(identity, shapes))
         origin = Origin(self.source, made.compiled.options, self._kernels(), lambda: made, made)
         return CompiledModel(executable, parts, origin)
 
@@ -288,7 +317,9 @@ class _Compilation:
 
         def make(sizes: Sizes) -> CompiledModel:
             known = dict(sizes)
-            return self.run({spec.name: spec.concrete(known) for spec in inputs})
+            model = self.run({spec.name: spec.concrete(known) for spec in inputs})
+            give_back()
+            return model
 
         return SpecializingModel(inputs, self.options, reason, make)
 

@@ -15,6 +15,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import Compiled, Options
 from tilewright.frontend.api import Source
 from tilewright.graph import Array, Graph
+from tilewright.graph.remade import Remade
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare
 from tilewright.insight.explain import Explanation, explain
 from tilewright.insight.peak import measure_peak
@@ -24,6 +25,7 @@ from tilewright.insight.tried import with_records
 from tilewright.runtime import artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
+from tilewright.runtime.loading import InMemory
 from tilewright.runtime.runnable import RunnableModel
 
 Seconds: TypeAlias = Annotated[float, Within(0, 86_400)]
@@ -35,7 +37,7 @@ class CompiledModel(RunnableModel):
 
     def __init__(self, executable: Executable, parts: artifact.Artifact, origin: "Origin") -> None:
         """``parts``: the contents of its artifact."""
-        super().__init__(executable)
+        super().__init__(executable, None, lambda: InMemory.of(parts, origin.options.threads))
         self._parts = parts
         self._origin = origin
         self._making = ProcessLock()
@@ -94,11 +96,19 @@ class CompiledModel(RunnableModel):
         Raises ``BadInput`` if it can't be written, if there is no folder for keys, or no key in ``key``;
         ``Unsupported`` if models of its back end can't be saved.
         """
+        parts, key_dir = self._contents(), (settings or Settings.from_environment()).key_dir
+        secret = None if key is None else artifact.SecretKey(key)
+        artifact.save(parts, path, key_dir, signed=signed, key=secret, inputs=self._files())
+
+    def _contents(self) -> artifact.Artifact:
+        """The contents of its artifact. Raises ``Unsupported`` if models of its back end can't be saved."""
         if not self._parts.objects:
             raise Unsupported(f"the back end {self.options.backend.name} makes nothing that can be saved; leave it out")
-        key_dir = (settings or Settings.from_environment()).key_dir
-        secret = None if key is None else artifact.SecretKey(key)
-        artifact.save(self._parts, path, key_dir, signed=signed, key=secret, inputs=self._origin.source.files())
+        return self._parts
+
+    def _files(self) -> tuple[Path, ...]:
+        """The files that it was compiled from, which no output may overwrite."""
+        return self._origin.source.files()
 
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
@@ -175,3 +185,17 @@ class Made:
 
     graph: Graph
     compiled: Compiled
+
+    def without_numbers(self, graph: Callable[[], Graph], again: Callable[[], "Made"]) -> "Made":
+        """The same, without the arrays of large constants, except those that run.
+
+        These are made again when one is read: by ``graph``, the import, and ``again``, the compilation.
+        """
+        compiled, choices = self.compiled, self.compiled.choices
+        imported = Remade(self.graph.constants, lambda: graph().constants)
+        laid_out = Remade(compiled.graph.constants, lambda: again().compiled.graph.constants)
+        chosen = Remade(choices.graph.constants, lambda: again().compiled.choices.graph.constants)
+        facts = replace(choices.facts, constants=chosen)
+        choices = replace(choices, graph=replace(choices.graph, constants=chosen), facts=facts)
+        kept = replace(compiled, graph=replace(compiled.graph, constants=laid_out), choices=choices)
+        return Made(replace(self.graph, constants=imported), kept)

@@ -121,7 +121,7 @@ class ModelCache:
             return None
         try:
             # Files of the cache are replaced, never written into; only this user could.
-            return artifact.read(path, self._key_dir, identity=identity, mapped=artifact.Mapped(path))
+            return artifact.read(path, self._key_dir, identity=identity, content=artifact.Mapped(path).data)
         except (BadArtifact, BadInput, UntrustedData) as error:
             self._store.remove(identity, str(error))
             return None

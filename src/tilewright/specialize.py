@@ -22,9 +22,12 @@ from tilewright.insight.compare import TOLERANCE, Against, Comparison
 from tilewright.insight.explain import Explanation, Finding, Memory
 from tilewright.insight.profile import Profile
 from tilewright.model import CompiledModel, Seconds, Tolerance
+from tilewright.runtime import artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import Feed, wrong_names
+from tilewright.runtime.loading import InMemory
 from tilewright.runtime.manifest import Symbol, TensorSpec
+from tilewright.runtime.runnable import Pickled, RunnableModel, unpickled
 
 Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
@@ -81,8 +84,7 @@ class Versions(Generic[Key, Made]):
             return list(self._made.items())
 
 
-Sizes = tuple[tuple[str, int], ...]
-"""Run-time extents by name."""
+Sizes = artifact.Sizes
 
 
 def show(sizes: Sizes) -> str:
@@ -183,12 +185,24 @@ class SpecializingModel(CompiledModel):
         key: FilePath | None = None,
         settings: Settings | None = None,
     ) -> None:
-        """Raises ``BadInput``: an artifact holds one version; save that, or compile with shapes."""
-        names = ", ".join(f"{symbol.name}=..." for symbol in self._symbols)
-        raise BadInput(
-            f"{path} is not written: this model is compiled for each size of its inputs, and an artifact has no "
-            f"compiler; save one version, model.version({names}).save(path), or compile with shapes="
-        )
+        """Write the versions in memory as one file, which ``tilewright.load`` runs for inputs of their sizes only.
+
+        Otherwise as ``CompiledModel.save``. Raises ``BadInput`` also if there is no version yet. A single one is
+        saved by ``model.version(n=128).save(path)``.
+        """
+        key_dir = (settings or Settings.from_environment()).key_dir
+        secret = None if key is None else artifact.SecretKey(key)
+        sources = self._last()._files()
+        artifact.save_versions(self._saved(), path, key_dir, signed=signed, key=secret, inputs=sources)
+
+    def _saved(self) -> artifact.Versions:
+        """Raises ``BadInput`` if there is no version yet, ``Unsupported`` if versions can't be saved."""
+        self._last()
+        return artifact.Versions(self._inputs, {sizes: made._contents() for sizes, made in self._versions.all()})
+
+    def __reduce__(self) -> tuple[Callable[[Pickled], RunnableModel], tuple[Pickled]]:
+        """The versions in memory are pickled. Raises as ``save``."""
+        return unpickled, (InMemory.of(self._saved(), self._options.threads),)
 
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
@@ -232,7 +246,11 @@ class SpecializingModel(CompiledModel):
     def _last(self) -> CompiledModel:
         made = self._versions.all()
         if not made:
-            raise BadInput("no version of this model is compiled yet: run it, or ask for one: model.version(...)")
+            names = ", ".join(f"{symbol.name}=..." for symbol in self._symbols)
+            raise BadInput(
+                "this model is compiled for each size of its inputs, and no version is there yet: run it, or ask for "
+                f"one by model.version({names}); or compile with shapes="
+            )
         return made[-1][1]
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:

@@ -86,7 +86,7 @@ def test_profile(
     assert report("profile", capsys.readouterr().out)["peak"] is None
     assert main(["profile", artifact, "--json", *quick]) == 0
     assert [row["nodes"] for row in report("profile", capsys.readouterr().out)["kernels"]] == [[], [], []]
-    assert main(["profile", model, "--trace", "--by-kernel", "--no-roofs", *quick]) == 0
+    assert main(["profile", model, "--steps", "--by-kernel", "--no-roofs", *quick]) == 0
     printed = capsys.readouterr().out
     assert "Time by kernel" in printed
     assert "nodes" in printed  # a pipe is wide

@@ -69,7 +69,10 @@ def test_its_errors_are_those_of_models(path: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_accepted_is_named() -> None:
-    with pytest.raises(BadInput, match=r"model=3: give a file \*\.layers or a path or a ModelProto"):
+    with pytest.raises(
+        BadInput,
+        match=r"model=3: give a file \*\.layers or a path, bytes, a file open for reading bytes, or a ModelProto",
+    ):
         tilewright.compile(3, frontends=[LAYERS])
     with pytest.raises(BadInput, match="frontends="):
         tilewright.compile("m.onnx", frontends=[3])

@@ -34,6 +34,7 @@ _RANDOM = (_SCHEDULES, f"{_SHARD}[1]", f"{_SHARD}[2]")
 _CHECKS = ("tests/test_index_checks.py::test_an_index_out_of_range_names_node_index_and_extent",)
 
 _ARTIFACT = ("tests/runtime/artifact",)
+_PUBLIC = ("tests/test_public_model.py",)
 _REPRO = ("tests/insight/test_repro.py",)
 _FAULTS = ("tests/insight/test_faults.py",)
 _OUTPUTS = ("tests/base/test_outputs.py",)
@@ -1593,6 +1594,34 @@ MUTANTS = (
         ("tests/runtime/test_native.py::test_calls_at_the_same_time_have_contexts_of_their_own",),
     ),
     Mutant(
+        "a result may overwrite an input",
+        "runtime/executable.py",
+        "if np.may_share_memory(given, other):",
+        "if given is other:",
+        _PUBLIC,
+    ),
+    Mutant(
+        "a binding runs twice at once",
+        "runtime/native.py",
+        "taken = idle.pop()",
+        "taken = idle[-1]",
+        _PUBLIC,
+    ),
+    Mutant(
+        "a bound input is copied",
+        "runtime/feeds.py",
+        "if not array.flags.c_contiguous or not array.flags.aligned:\n            raise",
+        "if array is None:\n            raise",
+        _PUBLIC,
+    ),
+    Mutant(
+        "any artifact may take the place of a pickled one",
+        "runtime/loading.py",
+        "_read(self.path, content, None, True, self.identity)",
+        "_read(self.path, content, None, True)",
+        _PUBLIC,
+    ),
+    Mutant(
         "chunks of a stopped call are run",
         "backend/cpu/pool_text.py",
         "br i1 %stop, label %ended, label %run",
@@ -2144,15 +2173,15 @@ MUTANTS = (
     Mutant(
         "the cache of models: any artifact of this user's will do",
         "runtime/artifact/artifact.py",
-        "if identity not in (None, hashlib.sha256(found.manifest).hexdigest()):",
+        "if identity not in (None, found.identity):",
         "if False:",
         _MODEL_CACHE,
     ),
     Mutant(
         "the cache of models: a story of another model",
         "api.py",
-        "if now is None or now.key != asked.key:",
-        "if now is None:",
+        "if self._identity(asked, self._sha256(asked)) != identity:",
+        "if identity is None:",
         _MODEL_CACHE,
     ),
     Mutant(

@@ -186,3 +186,35 @@ def test_feeds_must_agree_on_symbols() -> None:
     model = scaler((Symbol("n"),), specs)
     with pytest.raises(BadFeed, match=r"z: f32\[n\]: extent 'n' is 3 here and 2 in another input"):
         model.run({"x": np.zeros(2, np.float32), "z": np.zeros(3, np.float32)})
+
+
+class Recording(Dlpack):
+    """Like a tensor of PyTorch that requires a gradient: only what is detached from its history is exported."""
+
+    requires_grad = True
+
+    def __dlpack__(self, **options: object) -> object:
+        raise BufferError("can't export tensors that require gradient")
+
+    def detach(self) -> Dlpack:
+        return Dlpack(self.array)
+
+
+def test_what_records_its_history_is_read_without_it() -> None:
+    for taken in (feed().accept(Recording(X)), feed().in_place(Recording(X))):
+        assert np.shares_memory(taken, X)
+
+
+@pytest.mark.slow
+def test_tensors_of_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    model, x = adder(), torch.arange(6, dtype=torch.float32).reshape(2, 3).requires_grad_()
+    (z,) = model.run({"left": x, "right": x.detach()})
+    np.testing.assert_array_equal(z, X + X)
+    bound = model.bind({"left": x, "right": X})
+    with torch.no_grad():
+        x += 1
+    bound.run(None)
+    np.testing.assert_array_equal(bound.outputs[0], X + 1 + X)
+    with pytest.raises(BadFeed, match="not C-contiguous"):
+        model.bind({"left": x.T.contiguous().T, "right": X})

@@ -70,22 +70,10 @@ def test_shapes(shape: tuple[int, ...]) -> None:
 
 
 def test_preallocated_outputs() -> None:
-    model = adder()
-    expected = X + Y
-    plain, strided, fortran = np.zeros((2, 3), np.float32), np.zeros((2, 6), np.float32), np.zeros((3, 2), np.float32)
-    for out in (plain, strided[:, ::2], fortran.T):
-        (z,) = model.run({"x": X, "y": Y}, {"z": out})
-        assert z is out
-        np.testing.assert_array_equal(out, expected)
-    assert not strided[:, 1::2].any()
-
-
-def test_output_that_overlaps_an_input() -> None:
-    base = np.arange(10, dtype=np.float32)
-    expected = base[:6] + base[:6]
-    x = base[:6].reshape(2, 3)
-    adder().run({"x": x, "y": x}, {"z": base[1:7].reshape(2, 3)})
-    np.testing.assert_array_equal(base[1:7], expected)
+    model, out = adder(), np.zeros((2, 3), np.float32)
+    (z,) = model.run({"x": X, "y": Y}, {"z": out})
+    assert z is out
+    np.testing.assert_array_equal(out, X + Y)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +84,8 @@ def test_output_that_overlaps_an_input() -> None:
         ({"z": np.zeros((2, 3))}, "z: f32"),
         ({"z": [[0.0] * 3] * 2}, "no NumPy array"),
         ({"z": np.broadcast_to(np.float32(0), (2, 3))}, "read-only"),
+        ({"z": np.zeros((2, 6), np.float32)[:, ::2]}, "not C-contiguous"),
+        ({"z": X}, "shares memory with input x"),
     ],
 )
 def test_bad_outputs(out: dict[str, np.ndarray], message: str) -> None:

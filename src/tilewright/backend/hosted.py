@@ -23,7 +23,7 @@ from tilewright.loops.ir import Call, Callee, LoopKind, Stmt
 from tilewright.loops.memory import Memory
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
-from tilewright.runtime.executable import Executable, copy_back
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.native import nanoseconds
 from tilewright.target.target import Target
@@ -128,7 +128,7 @@ class HostedExecutable(Executable):
     ) -> tuple[list[Array], list[float]]:
         arrays = self._accept(feeds)
         _, shapes = self._shapes(arrays)
-        results, _ = self._place(out, arrays, shapes)
+        results = self._outputs(out, arrays, shapes)
         image, seconds = self._image, [0.0] * len(self._calls)
         deadline = None if timeout is None else time.monotonic_ns() + nanoseconds(timeout)
 
@@ -144,7 +144,8 @@ class HostedExecutable(Executable):
         named = {p.name: array for p, array in zip(image.main.params, (*arrays, *self.constants), strict=False)}
         for _ in range(runs):
             found = interpret(image.main, named, programs=image.programs, kernels=call)
-            copy_back(results, [found[buffer.name] for buffer in image.main.results])
+            for result, buffer in zip(results, image.main.results, strict=True):
+                result[...] = found[buffer.name]
         return results, seconds
 
 

@@ -9,6 +9,10 @@ import errno
 import os
 import stat
 from io import BufferedReader
+from typing import Protocol, runtime_checkable
+
+from tilewright.base.errors import BadInput
+from tilewright.base.names import shown
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -75,3 +79,25 @@ def _check(facts: os.stat_result, path: str | os.PathLike[str]) -> None:
     if kind != stat.S_IFREG:
         code = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
         raise OSError(code, f"it is {kind_of(facts) or 'something else'}, no regular file", os.fspath(path))
+
+
+@runtime_checkable
+class BinaryFile(Protocol):
+    """What is open for reading bytes: ``io.BytesIO``, ``open(path, "rb")``."""
+
+    def read(self) -> object:
+        """The bytes from the present position to the end."""
+        ...
+
+
+def all_bytes(given: bytes | bytearray | memoryview | BinaryFile, what: str) -> bytes:
+    """The bytes of ``what``: given, or read from a file. Raises ``BadInput`` if the file gives none, or raises."""
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    try:
+        content = given.read()
+    except (OSError, ValueError) as error:  # ValueError: it is closed
+        raise BadInput(f"{what} can't be read from {shown(given)}: {error}") from error
+    if not isinstance(content, bytes):
+        raise BadInput(f"{what} can't be read from {shown(given)}: it gives no bytes; open it by open(path, 'rb')")
+    return content

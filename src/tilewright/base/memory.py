@@ -5,6 +5,7 @@ A few bytes of an untrusted model can request any amount of memory. So memory is
 a ``ResourceLimit`` (``memory_guarded``).
 """
 
+import ctypes
 import errno
 import os
 import resource
@@ -61,6 +62,13 @@ def out_of_memory(doing: str, error: Exception) -> OutOfMemory:
     return OutOfMemory(
         f"memory ended while {doing}{asked}; free some, raise the process's limit, or use a machine with more"
     )
+
+
+def give_back() -> None:
+    """Return freed memory to the system, which the C library would keep for later. Does nothing if it can't (musl)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
 
 
 def available(root: Path = Path("/")) -> int:

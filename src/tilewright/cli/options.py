@@ -232,7 +232,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "precision", "memory_limit")
     names = (*names, "superopt", "checks", "records", "rules", *ISOLATION)
     refuse_for(options, f"{options.model} is compiled already", names)
-    from tilewright.runtime.runnable import load
+    from tilewright.runtime.loading import load
 
     trust = options.trust if options.trust_key is None else options.trust_key
     return load(options.model, trust=trust, threads=options.threads)

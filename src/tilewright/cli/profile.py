@@ -1,9 +1,13 @@
 """``tilewright profile``: the time of each kernel, compared with the machine's peak."""
 
 import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
 
 from rich.console import Console
 
+from tilewright.base.outputs import check_output, output
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.options import add_model_arguments, duration, files, loaded
 from tilewright.cli.output import emit
@@ -16,7 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``options``, and what to show."""
     add_model_arguments(parser)
     parser.add_argument("--by-kernel", action="store_true", help="one row per kernel, the longest time first")
-    parser.add_argument("--trace", action="store_true", help="show the steps of each kernel's schedule")
+    parser.add_argument("--steps", action="store_true", help="show the steps of each kernel's schedule")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write the times of some runs, by thread, for chrome://tracing"
+    )
     parser.add_argument(
         "--seconds", type=duration, default=1.0, metavar="S", help="how long to measure (default: %(default)s)"
     )
@@ -27,7 +34,10 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile or load, measure, report."""
     from tilewright.api import CompiledModel
     from tilewright.insight.profile import profile
+    from tilewright.insight.trace import trace
 
+    if options.trace is not None:
+        check_output(options.trace, [options.model])
     with reporting(f"loading {options.model}", plain_console(stderr=True, quiet=options.json)) as listener:
         model = loaded(options, listener)
     feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
@@ -35,10 +45,17 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         found = model.profile(feeds, seconds=options.seconds, roofs=not options.no_roofs)
     else:  # an artifact has code but no loops to count the work of
         found = profile(model.executable, feeds, seconds=options.seconds)
+    if options.trace is not None:
+        _write(trace(model.executable, feeds, [row.nodes for row in found.kernels]), options.trace, options.model)
     if options.by_kernel:
         found = found.by_kernel()
     if options.json:
         emit({"model": str(options.model), **found.to_json()})
     else:
-        found.show(options.trace, console)
+        found.show(options.steps, console)
     return Status.DONE
+
+
+def _write(made: Mapping[str, object], path: Path, model: Path) -> None:
+    with output(path, [model]) as file:
+        file.write(json.dumps(made).encode())

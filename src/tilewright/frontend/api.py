@@ -172,7 +172,7 @@ class FrontEnd(Protocol):
 
     @property
     def accepted(self) -> str:
-        """The accepted inputs, for errors: ``a path or a ModelProto``."""
+        """The accepted inputs, for errors: ``a path, or a ModelProto``."""
         ...
 
     def open(self, given: object) -> Source | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tilewright.base.errors import BadInput
+from tilewright.base.errors import BadInput, TilewrightError
 from tilewright.base.names import shown
 from tilewright.base.plugins import installed
 from tilewright.frontend.api import FrontEnd, Source
@@ -33,6 +33,8 @@ def opened(
             source = front_end.open(given)
             if source is not None:
                 return source
+    except TilewrightError:
+        raise
     except Exception as error:
         why = f"looking at it raised {type(error).__name__}"
         raise BadInput(f"{function}: model={shown(given)} ({why}): give {accepted}") from error

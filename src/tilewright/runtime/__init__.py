@@ -11,7 +11,8 @@ gives NumPy arrays. ``abi`` is the contract with generated code. Steps of a call
     executable = NativeExecutable(Manifest(inputs, outputs), objects)
     y, = executable.run({"x": x})
 
-The public class is ``RunnableModel`` (runnable): compiled here, or loaded from a file (artifact). Code for another
+The public class is ``RunnableModel`` (runnable): compiled here, or loaded from a file (loading, artifact), which may
+have a version for each of several sizes (versioned). ``BoundModel`` (bound): with fixed arrays. Code for another
 machine is refused (elsewhere).
 
 New object format: ``loader``; processor: ``relocations`` and ``backend.cpu.processors``; error code: ``abi``.

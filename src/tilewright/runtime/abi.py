@@ -35,7 +35,9 @@ and the support functions of ``backend.cpu.support``. All integers are little en
       +128 i64  ask            the tick from which on the interpreter is asked for signals
       +136 ptr  exception      three pointers: what a signal handler raised, as ``PyErr_Fetch`` gives it
       +160 i64  first_site     of the kernel that runs, among all ``sites``: main sets it before each that has any
-      +168 ..   reserved, zero
+      +168 ptr  chunks         null, or a list for the chunks that the pool runs: i64 how many there were, i64 room,
+                           and for each, in any order, i64 worker, begin and end in nanoseconds
+      +176 ..   reserved, zero
 
 **Support functions**, part of every image (text: ``backend.cpu.support``):
 
@@ -145,6 +147,7 @@ CONTEXT_DEADLINE: Final = 120
 CONTEXT_ASK: Final = 128
 CONTEXT_EXCEPTION: Final = 136
 CONTEXT_FIRST_SITE: Final = 160
+CONTEXT_CHUNKS: Final = 168
 STOPPED: Final = -1
 """A value of ``seen`` that is no tick."""
 

@@ -87,6 +87,10 @@ class Context:
         """Let calls add to the times in the array at that address; 0: disabled."""
         struct.pack_into("<Q", self._memory, abi.CONTEXT_TIMES, array)
 
+    def record_chunks(self, array: int) -> None:
+        """Let calls list their chunks in the array at that address; 0: disabled."""
+        struct.pack_into("<Q", self._memory, abi.CONTEXT_CHUNKS, array)
+
     def error(self) -> tuple[int, int, int, int]:
         """Code, site, value and bound of the last call's error."""
         return _ERROR.unpack_from(self._memory, abi.CONTEXT_CODE)

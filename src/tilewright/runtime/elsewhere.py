@@ -36,6 +36,9 @@ class Elsewhere(Executable):
         self.constants = checked_constants(manifest, constants)
         self._reason = reason
 
+    def bind(self, *_: object, **_named: object) -> NoReturn:
+        self._run()
+
     def _run(self, *_: object) -> NoReturn:
         raise UnsupportedTarget(
             f"this model can't run here: {self._reason}; save it and load it there, or compile it for this machine"

@@ -1,13 +1,14 @@
 """``Executable``: a compiled model of any back end: NumPy arrays in, NumPy arrays out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadArtifact, BadFeed, BadInput
-from tilewright.base.names import shown
+from tilewright.base.names import readable, shown
 from tilewright.runtime import abi
 from tilewright.runtime.feeds import Feed, check_output, given_feeds, new_output, wrong_names
 from tilewright.runtime.manifest import Manifest, evaluate
@@ -15,6 +16,18 @@ from tilewright.runtime.memory import aligned_copy
 from tilewright.runtime.sizing import default_threads
 
 _Shapes = Sequence[tuple[tuple[int, ...], np.dtype[np.generic]]]
+
+BoundRun = Callable[[float | None], None]
+"""Runs a model once on bound arrays, within a timeout in seconds (None: without one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The arrays of a model's inputs and outputs, in the manifest's order, and what runs it on them."""
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    run: BoundRun
 
 
 class Executable(ABC):
@@ -41,10 +54,10 @@ class Executable(ABC):
     ) -> list[Array]:
         """Run the model on ``feeds`` (input name -> array) and return its outputs in the manifest's order.
 
-        ``out``: arrays for some or all outputs, which are then returned. They are written directly if they are
-        C-contiguous and share no memory with inputs. ``threads`` overrides the model's number for this call.
-        ``timeout``: seconds for the native code, which checks the clock about every 10 ms. A stopped run leaves arrays
-        of ``out`` undefined.
+        ``out``: arrays for some or all outputs, which are then returned. They are written in place, so they are
+        C-contiguous, and share no memory with inputs or each other. ``threads`` overrides the model's number for this
+        call. ``timeout``: seconds for the native code, which checks the clock about every 10 ms. A stopped run leaves
+        arrays of ``out`` undefined.
 
         Raises ``BadFeed`` for an input or output that does not fit, ``IndexOutOfRange`` for an out-of-range index in
         input data (``out`` is undefined then), ``OutOfBounds`` for an access that the bounds-checked mode refused,
@@ -66,6 +79,34 @@ class Executable(ABC):
         The time between two calls counts for the second.
         """
         return self._run(feeds, out or {}, threads, None, runs)
+
+    def bind(
+        self, feeds: Mapping[str, object], out: Mapping[str, Array] | None = None, *, threads: int | None = None
+    ) -> Binding:
+        """Fix the arrays of all inputs and outputs, for many runs without checks; ``out`` as in ``run``.
+
+        Inputs are read in place in each run, so they are NumPy arrays or have ``__dlpack__``, and need no copy. Raises
+        ``BadFeed`` for an input or output that does not fit.
+        """
+        if set(feeds) != {feed.name for feed in self._feeds}:
+            raise self._wrong_names(feeds)
+        inputs = [feed.in_place(feeds[feed.name]) for feed in self._feeds]
+        extents, shapes = self._shapes(inputs)
+        outputs = self._outputs(out or {}, inputs, shapes)
+        wanted = self.threads if threads is None else checked_threads(threads)
+        return Binding(tuple(inputs), tuple(outputs), self._bound(inputs, outputs, extents, wanted))
+
+    def _bound(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], extents: Sequence[int], threads: int, /
+    ) -> BoundRun:
+        """What runs the model on these arrays, which fit it; ``extents``: the values of all symbols."""
+        feeds = {spec.name: array for spec, array in zip(self.manifest.inputs, inputs, strict=True)}
+        out = {spec.name: array for spec, array in zip(self.manifest.outputs, outputs, strict=True)}
+
+        def run(timeout: float | None) -> None:
+            self._run(feeds, out, threads, timeout, 1)
+
+        return run
 
     @abstractmethod
     def _run(
@@ -117,32 +158,24 @@ class Executable(ABC):
         shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
         return [found[symbol.name] for symbol in self.manifest.symbols], shapes
 
-    def _place(
-        self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes
-    ) -> tuple[list[Array], list[Array]]:
-        """The arrays to return, and those to compute into: different if the given ones can't be written directly."""
+    def _outputs(self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes) -> list[Array]:
+        """The arrays to compute into: those of ``out``, and new ones. Raises ``BadFeed``."""
         names = [spec.name for spec in self.manifest.outputs]
         if not out.keys() <= set(names):
             raise wrong_names(names, out, "output")
+        taken = [(f"input {readable(feed.name)}", array) for feed, array in zip(self._feeds, inputs, strict=True)]
         results: list[Array] = []
-        computed: list[Array] = []
         for spec, (shape, dtype) in zip(self.manifest.outputs, shapes, strict=True):
             if spec.name not in out:
-                given = target = new_output(shape, dtype)[0]
-            else:
-                given = check_output(spec, shape, out[spec.name])
-                taken = any(np.may_share_memory(given, other) for other in (*inputs, *computed))
-                target = given if given.flags.carray and not taken else new_output(shape, dtype)[0]
+                results.append(new_output(shape, dtype)[0])
+                continue
+            given = check_output(spec, shape, out[spec.name])
+            for whose, other in taken:
+                if np.may_share_memory(given, other):  # exact, as both are contiguous
+                    raise BadFeed(f"output {spec}: its array shares memory with {whose}; give it memory of its own")
+            taken.append((f"output {readable(spec.name)}", given))
             results.append(given)
-            computed.append(target)
-        return results, computed
-
-
-def copy_back(results: Sequence[Array], computed: Sequence[Array]) -> None:
-    """Copy results computed elsewhere into the given arrays."""
-    for given, source in zip(results, computed, strict=True):
-        if given is not source:
-            given[...] = source
+        return results
 
 
 def checked_threads(threads: int) -> int:

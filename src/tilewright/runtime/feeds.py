@@ -66,6 +66,20 @@ class Feed:
             array = self._copied(array)
         return array
 
+    def in_place(self, value: object) -> Array:
+        """An array of the memory of ``value``, which native code reads in place. Raises ``BadFeed``."""
+        if not issubclass(type(value), np.ndarray) and not hasattr(value, "__dlpack__"):
+            raise BadFeed(f"input {self.spec}: {_describe(value)} has no memory to bind; give a NumPy array")
+        array = self._read(value)
+        if array.dtype != self.dtype:
+            raise self._bad(array, f"convert it: feeds[{self.name!r}].astype({self.dtype.name!r})")
+        self._check_shape(array)
+        if not array.flags.c_contiguous or not array.flags.aligned:
+            raise self._bad(
+                array, "it is not C-contiguous and aligned, so it would be copied; bind np.array(it, order='C')"
+            )
+        return array
+
     def _copied(self, array: Array) -> Array:
         """A C-contiguous copy. Raises ``OutOfMemory``."""
         try:
@@ -123,6 +137,9 @@ class Feed:
         return array.dtype.kind in "iu" and self.dtype.kind == "u" and array.min() >= 0
 
     def _from_dlpack(self, value: object) -> Array:
+        detach: object = getattr(value, "detach", None)
+        if getattr(value, "requires_grad", False) is True and callable(detach):
+            value = detach()  # PyTorch refuses to export a tensor that records its history
         device = getattr(value, "__dlpack_device__", None)
         if device is not None and device()[0] not in _DLPACK_HOST:
             raise BadFeed(f"input {self.spec}: {_describe(value)} is not in host memory; move it, e.g. with .cpu()")
@@ -131,7 +148,7 @@ class Feed:
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise BadFeed(
                 f"input {self.spec}: {_describe(value)} can't be read through DLPack ({error}); "
-                "give a NumPy array (of a torch tensor: .detach().numpy(); "
+                "give a NumPy array (of a torch tensor: .numpy(); "
                 "of bfloat16: .view(torch.int16).numpy().view(ml_dtypes.bfloat16))"
             ) from error
 
@@ -209,6 +226,11 @@ def check_output(spec: TensorSpec, shape: tuple[int, ...], array: object) -> Arr
         )
     if not found.flags.writeable:
         raise BadFeed(f"output {spec}: the array given is read-only; give a writable one")
+    if not found.flags.carray:
+        raise BadFeed(
+            f"output {spec}: the array given is not C-contiguous and aligned, so results would be copied into it; "
+            f"allocate it as np.empty({shape}, {spec.dtype.numpy.name!r})"
+        )
     return found
 
 

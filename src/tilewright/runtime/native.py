@@ -6,6 +6,7 @@ a copy, a wrong feed, an error) are in ``executable`` and ``feeds``.
 
 import math
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
@@ -25,13 +26,14 @@ from tilewright.base.errors import (
 from tilewright.runtime import abi
 from tilewright.runtime.context import SMALL, Context, Kept
 from tilewright.runtime.entry import Entry
-from tilewright.runtime.executable import Executable, checked_threads, copy_back
+from tilewright.runtime.executable import BoundRun, Executable, checked_threads
 from tilewright.runtime.feeds import new_output
 from tilewright.runtime.interrupts import raise_fetched
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import address_of
 from tilewright.runtime.pool import shared_pool
+from tilewright.runtime.timeline import Timeline, new_list, timeline
 
 _LONGEST_SECONDS = 1e9
 """The maximum timeout in seconds; longer ones are reduced to it. In nanoseconds it fits in 64 bits."""
@@ -81,10 +83,9 @@ class NativeExecutable(Executable):
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
         wanted = self.threads if threads is None else checked_threads(threads)
         if out:
-            results, computed = self._place(out, arrays, shapes)
-            pointers += [address_of(array) for array in computed]
+            results = self._outputs(out, arrays, shapes)
+            pointers += [address_of(array) for array in results]
             self._call(pointers, extents, wanted, timeout)
-            copy_back(results, computed)
             return results
         results = list[Array]()
         for shape, dtype in shapes:
@@ -109,17 +110,53 @@ class NativeExecutable(Executable):
         /,
     ) -> tuple[list[Array], list[float]]:
         """The clock is in the native code."""
-        times = np.zeros(1 + len(self.manifest.calls), np.int64)
+        times = self._new_times()
         arrays = self._accept(feeds)
-        pointers = [address_of(array) for array in arrays]
         extents, shapes = self._shapes(arrays) if self.manifest.symbols else ((), self._static_shapes)
-        results, computed = self._place(out, arrays, shapes)
-        pointers += [address_of(array) for array in computed]
+        results = self._outputs(out, arrays, shapes)
+        pointers = [address_of(array) for array in (*arrays, *results)]
         wanted = self.threads if threads is None else checked_threads(threads)
         for _ in range(runs):
             self._call(pointers, extents, wanted, timeout, times)
-        copy_back(results, computed)
         return results, [float(passed) * 1e-9 for passed in times[1:]]
+
+    def _new_times(self) -> Array:
+        """Zero for the clock, and for each call."""
+        return np.zeros(1 + len(self.manifest.calls), np.int64)
+
+    def timeline(self, feeds: Mapping[str, object]) -> Timeline:
+        """When the kernels of one run, and their chunks on each thread, began and ended. Raises as ``run``."""
+        times, listed = self._new_times(), new_list()
+        arrays = self._accept(feeds)
+        extents, shapes = self._shapes(arrays)
+        results = self._outputs({}, arrays, shapes)
+        context = self._context_for((*arrays, *results), extents)
+        context.record_chunks(address_of(listed))
+        failure = self._enter(context, self.threads, None, times)
+        if failure is not None:
+            raise failure
+        return timeline(times, listed)
+
+    def _bound(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], extents: Sequence[int], threads: int, /
+    ) -> BoundRun:
+        idle = deque([self._context_for((*inputs, *outputs), extents)])  # empty during a run
+
+        def run(timeout: float | None) -> None:
+            try:
+                taken = idle.pop()
+            except IndexError:
+                raise BadInput("these arrays are in use by another run: bind others for each thread") from None
+            try:
+                failure = self._enter(taken, threads, timeout)
+            finally:
+                if timeout is not None:
+                    taken.set_deadline(0)  # in case that an exception came before the native code
+                idle.append(taken)
+            if failure is not None:
+                raise failure
+
+        return run
 
     def _call(
         self,
@@ -133,13 +170,34 @@ class NativeExecutable(Executable):
             context = self._free.pop()
         except IndexError:
             context = self._new_context()
-        usable = self._pool.ensure(threads, self._image) if threads > 1 else 1
-        context.staff(self._pool.address, usable)
         context.fill(pointers)
         if extents:
-            context.set_extents(extents)
-            if self._workspace_at is not None:
-                context.reserve(extents[self._workspace_at])
+            self._size(context, extents)
+        failure = self._enter(context, threads, timeout, times)
+        # A context whose call was aborted (by Ctrl-C just before or after it) is in an unknown state, and is dropped.
+        self._give(context)
+        if failure is not None:
+            raise failure
+
+    def _context_for(self, arrays: Sequence[Array], extents: Sequence[int]) -> Context:
+        """A new context for runs on these inputs and outputs."""
+        context = self._new_context()
+        context.fill([address_of(array) for array in arrays])
+        self._size(context, extents)
+        return context
+
+    def _size(self, context: Context, extents: Sequence[int]) -> None:
+        """Set the run-time extents of the next calls, and provide their workspace."""
+        context.set_extents(extents)
+        if self._workspace_at is not None:
+            context.reserve(extents[self._workspace_at])
+
+    def _enter(
+        self, context: Context, threads: int, timeout: float | None, times: Array | None = None
+    ) -> TilewrightError | None:
+        """One native call, with what is in ``context``; its error."""
+        usable = self._pool.ensure(threads, self._image) if threads > 1 else 1
+        context.staff(self._pool.address, usable)
         if times is not None:
             context.record_times(address_of(times))
         if timeout is not None:
@@ -147,11 +205,7 @@ class NativeExecutable(Executable):
         code = self._entry.call(context.address)
         if times is not None:
             context.record_times(0)
-        failure = self._failure(context, code) if code else None
-        # A context whose call was aborted (by Ctrl-C just before or after it) is in an unknown state, and is dropped.
-        self._give(context)
-        if failure is not None:
-            raise failure
+        return self._failure(context, code) if code else None
 
     def _new_context(self) -> Context:
         self._pool.watch(self._image)

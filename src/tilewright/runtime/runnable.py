@@ -1,29 +1,50 @@
 """``RunnableModel``: the public class of models, compiled in this process or loaded from an artifact."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from functools import cached_property
+from typing import Self, cast
 
-from tilewright.base.arguments import FilePath, Within, checked
+import numpy as np
+
 from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
-from tilewright.base.errors import BadArtifact, BadFeed, BadInput, OutOfMemory
+from tilewright.base.errors import BadFeed, OutOfMemory, Unsupported
 from tilewright.base.memory import memory_guarded, out_of_memory
-from tilewright.base.names import readable
+from tilewright.base.names import readable, shown
 from tilewright.base.numerics import Math, Precision
-from tilewright.base.settings import Settings
-from tilewright.runtime import artifact
-from tilewright.runtime.abi import MAX_THREADS
+from tilewright.runtime.bound import BoundModel
+from tilewright.runtime.callers import Callers
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import given_feeds, given_names
 from tilewright.runtime.manifest import TensorSpec
-from tilewright.runtime.native import NativeExecutable
+from tilewright.runtime.sizing import default_threads
+
+Outputs = Mapping[str, Array] | Sequence[Array]
+"""Preallocated outputs: by name, or in the order of the outputs that a run returns."""
+
+
+class Pickled(ABC):
+    """What is pickled of a model."""
+
+    @abstractmethod
+    def model(self) -> "RunnableModel":
+        """The model again, perhaps in another process."""
 
 
 class RunnableModel:
-    """A model as native code. Any number of threads may call it at once."""
+    """A model as native code. Any number of threads may call it at once.
 
-    def __init__(self, executable: Executable, signer: str | None = None) -> None:
+    It is never changed: ``copy.copy`` and ``copy.deepcopy`` return the model itself. It can be pickled (``load``).
+    """
+
+    def __init__(
+        self, executable: Executable, signer: str | None = None, pickled: Callable[[], Pickled] | None = None
+    ) -> None:
+        """``pickled`` makes what is pickled; None: it can't be."""
         self._executable = executable
+        self._pickled = pickled
         self.signer = signer
         """For an artifact: the public key, or "this user", whose signature was verified; None: none was verified."""
 
@@ -58,29 +79,72 @@ class RunnableModel:
         return self._executable.manifest.checks
 
     def run(
-        self, names: Sequence[str] | None, feeds: Mapping[str, object], *, timeout: float | None = None
+        self,
+        names: Sequence[str] | None,
+        feeds: Mapping[str, object],
+        *,
+        out: Outputs | None = None,
+        timeout: float | None = None,
     ) -> list[Array]:
         """The outputs called ``names`` (None: all, in the model's order) for inputs by name, as in ONNX Runtime.
+
+        ``out``: arrays for results: a mapping by name, of some or all outputs, or a sequence with one for each returned
+        output. They are written without a copy, and returned. So they must be writable, C-contiguous, of the output's
+        dtype and of its shape for these inputs, and share no memory with inputs or each other. If the run raises, their
+        contents are undefined.
 
         ``timeout``: maximum seconds of the native code, to about 10 ms. Signal handlers run meanwhile on the main
         thread, so Ctrl-C stops a run. After a stop, the model can be run again at once.
 
-        Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, or an output is unknown,
-        ``OutOfMemory`` if there is not enough for outputs, workspace and copies of inputs, ``Timeout`` if it takes
-        longer than ``timeout``, and exceptions of handlers.
+        Raises ``BadFeed`` if an input is missing, unknown, or of another dtype or shape, an output is unknown, or an
+        array of ``out`` does not fit, ``OutOfMemory`` if there is not enough for outputs, workspace and copies of
+        inputs, ``Timeout`` if it takes longer than ``timeout``, and exceptions of handlers.
         """
         feeds = given_feeds(feeds)
-        wanted = None if names is None else given_names(names)
         executable = self._executable_for(feeds)
-        results = _run(executable, feeds, timeout)
-        if wanted is None:
-            return results
-        known = {spec.name: result for spec, result in zip(executable.manifest.outputs, results, strict=True)}
-        unknown = [name for name in wanted if name not in known]
-        if unknown:
-            there = ", ".join(map(readable, known))
-            raise BadFeed(f"there is no output {', '.join(map(readable, unknown))}; the outputs are {there}")
-        return [known[name] for name in wanted]
+        if names is None and out is None:
+            return _run(executable, feeds, None, timeout)
+        known = [spec.name for spec in executable.manifest.outputs]
+        wanted = known if names is None else _known(given_names(names), known)
+        results = _run(executable, feeds, None if out is None else _by_name(out, wanted), timeout)
+        return [results[known.index(name)] for name in wanted]
+
+    def run_async(
+        self,
+        names: Sequence[str] | None,
+        feeds: Mapping[str, object],
+        *,
+        out: Outputs | None = None,
+        timeout: float | None = None,
+    ) -> Future[list[Array]]:
+        """``run`` in another thread: a future of its results, or of what it raises.
+
+        The model has as many threads for this as the process may use processors; further runs wait for these, in order.
+        Of the runs at one time, one has the worker threads to help it, and the others run on one thread each. Inputs
+        and ``out`` are used until the future is done. A run that has not begun can be cancelled; one that has ends by
+        itself, or by its ``timeout``, as handlers of signals stop runs of the main thread only. The process does not
+        exit before all have ended.
+        """
+        return self._callers.submit(lambda: self.run(names, feeds, out=out, timeout=timeout))
+
+    @cached_property
+    def _callers(self) -> Callers:
+        return Callers(default_threads())
+
+    @memory_guarded("a model was bound")
+    def bind(self, inputs: Mapping[str, object], outputs: Mapping[str, Array] | None = None) -> BoundModel:
+        """The model with fixed arrays, for many runs without checks, copies and allocations.
+
+        ``inputs``: C-contiguous arrays for all inputs by name (NumPy, or with DLPack), whose contents are read in each
+        run; their shapes fix all run-time extents. ``outputs``: arrays for some or all outputs, as ``out`` of ``run``;
+        the others are allocated. Raises ``BadFeed`` for an array that does not fit, or would be copied,
+        ``OutOfMemory``.
+        """
+        feeds = given_feeds(inputs)
+        executable = self._executable_for(feeds)
+        names = [spec.name for spec in executable.manifest.outputs]
+        given = None if outputs is None else _by_name(outputs, names)
+        return BoundModel(executable.manifest, executable.bind(feeds, given))
 
     def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
         """The outputs for inputs by position; a single output is returned without a tuple."""
@@ -99,64 +163,57 @@ class RunnableModel:
             raise BadFeed(f"the model takes {len(self.inputs)} inputs ({expected}), not {len(arrays)}")
         return {spec.name: array for spec, array in zip(self.inputs, arrays, strict=True)}
 
+    def __copy__(self) -> Self:
+        return self
 
-class MappedModel(RunnableModel):
-    """A model whose weights are mapped from its artifact."""
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
-    def __init__(self, executable: Executable, file: artifact.Mapped, signer: str | None = None) -> None:
-        super().__init__(executable, signer)
-        self._file = file
-
-    def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
-        """The code. Raises ``CorruptArtifact`` if the file was written to since it was loaded."""
-        self._file.check()
-        return super()._executable_for(feeds)
+    def __reduce__(self) -> tuple[Callable[[Pickled], "RunnableModel"], tuple[Pickled]]:
+        """Raises ``Unsupported`` if the model can't be pickled."""
+        if self._pickled is None:
+            raise Unsupported("this model can't be pickled: save it, and load it in the other process")
+        return unpickled, (self._pickled(),)
 
 
-def _run(executable: Executable, feeds: Mapping[str, object], timeout: float | None = None) -> list[Array]:
+def unpickled(pickled: Pickled) -> RunnableModel:
+    """The model of which ``pickled`` was pickled."""
+    return pickled.model()
+
+
+def _run(
+    executable: Executable,
+    feeds: Mapping[str, object],
+    out: Mapping[str, Array] | None = None,
+    timeout: float | None = None,
+) -> list[Array]:
     try:
-        return executable.run(feeds, timeout=timeout)
+        return executable.run(feeds, out, timeout=timeout)
     except OutOfMemory:
         raise
     except MemoryError as error:
         raise out_of_memory("the model was run", error) from error
 
 
-@checked(BadInput)
-@memory_guarded("an artifact was loaded")
-def load(
-    path: FilePath,
-    *,
-    trust: bool | FilePath = False,
-    mmap: bool = False,
-    threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
-    settings: Settings | None = None,
-) -> RunnableModel:
-    """Load a model that ``CompiledModel.save`` wrote. Requires NumPy, but no part of the compiler.
+def _known(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    """``names``, which must be of outputs. Raises ``BadFeed``."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        there = ", ".join(map(readable, known))
+        raise BadFeed(f"there is no output {', '.join(map(readable, unknown))}; the outputs are {there}")
+    return names
 
-    An artifact is machine code, so one that this user did not save is refused unless ``trust`` is given: a public key
-    (``ed25519:...``, or the path of a file with such lines), whose owner must have signed it (``tilewright sign``), or
-    True, for any file: only its hashes are checked then, and its code has all rights of this process. ``threads``:
-    maximum per call; by default all that this process may use.
 
-    The weights are read into memory, so the file may be replaced, overwritten or removed while the model is in use; a
-    process that forks after loading shares them with its children. ``mmap``: the weights are mapped from the file, and
-    all processes that load it share them. The file must not be written to meanwhile (saving to the same path, or
-    renaming over it, is safe). A change before a run raises ``CorruptArtifact``; a change during a run gives wrong
-    numbers or ends the process.
-
-    Raises ``BadInput`` if there is no such file, key or number of threads, ``UntrustedData`` if no trusted key
-    has signed it, ``Unsupported`` if a key is given and the library that checks it is missing (extra ``[sign]``),
-    ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version, ``OutOfMemory``.
-    """
-    chosen = settings or Settings.from_environment()
-    mapped = artifact.Mapped(path) if mmap else None
-    found = artifact.read(path, chosen.key_dir, trust=artifact.trusted(trust), mapped=mapped)
-    wanted = chosen.num_threads if threads is None else threads
-    try:
-        executable = NativeExecutable(found.manifest, found.objects, found.constants, threads=wanted)
-    except BadArtifact as error:
-        raise artifact.unusable(path, error) from error
-    if mapped is None:
-        return RunnableModel(executable, found.signer)
-    return MappedModel(executable, mapped, found.signer)
+def _by_name(out: Outputs, wanted: Sequence[str]) -> Mapping[str, Array]:
+    """Preallocated outputs by name. Raises ``BadFeed``; the arrays themselves are not checked."""
+    if isinstance(out, Mapping):
+        return out
+    if isinstance(out, np.ndarray) or not isinstance(cast(object, out), Sequence):
+        raise BadFeed(f"out={shown(out)}: give a mapping by name, or a sequence with an array for each output")
+    if len(set(wanted)) != len(wanted):
+        raise BadFeed("out= is a sequence, and an output is named twice: give a mapping by name")
+    if len(out) != len(wanted):
+        raise BadFeed(
+            f"out has {len(out)} arrays, and the outputs are {len(wanted)}: {', '.join(map(readable, wanted))}"
+        )
+    return dict(zip(wanted, out, strict=True))

@@ -35,6 +35,7 @@ from tilewright.runtime import artifact
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
+from tilewright.runtime.loading import InMemory
 from tilewright.runtime.memory import aligned_copy
 from tilewright.runtime.pool import shared_pool
 from tilewright.runtime.runnable import RunnableModel
@@ -101,7 +102,7 @@ class Kernel(RunnableModel):
     """A scheduled program as native code: a model of one kernel, with methods to inspect, time and check it."""
 
     def __init__(self, executable: Executable, origin: Origin) -> None:
-        super().__init__(executable)
+        super().__init__(executable, None, lambda: InMemory.of(_parts(executable, origin), executable.threads))
         self.origin = origin
 
     @cached_property
@@ -171,13 +172,18 @@ class Kernel(RunnableModel):
         self, path: FilePath, *, signed: bool = True, key: FilePath | None = None, settings: Settings | None = None
     ) -> None:
         """Write an artifact that ``tilewright.load`` runs without the compiler; see ``CompiledModel.save``."""
-        target = self.origin.target
         if not self.origin.image.objects:
             raise Unsupported(f"the back end {self.origin.backend.name} makes nothing that can be saved")
-        made = artifact.Build(__version__, None, str(target), target.arch.value, target.features)
-        parts = artifact.Artifact(made, self.executable.manifest, self.origin.image.objects, ())
+        parts = _parts(self.executable, self.origin)
         secret = None if key is None else artifact.SecretKey(key)
         artifact.save(parts, path, (settings or Settings.from_environment()).key_dir, signed=signed, key=secret)
+
+
+def _parts(executable: Executable, origin: Origin) -> artifact.Artifact:
+    """The contents of a kernel's artifact."""
+    target = origin.target
+    made = artifact.Build(__version__, None, str(target), target.arch.value, target.features)
+    return artifact.Artifact(made, executable.manifest, origin.image.objects, ())
 
 
 @cache

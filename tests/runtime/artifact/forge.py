@@ -24,8 +24,8 @@ from tests.runtime.images import SCALE, image_of
 from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadFeed, CorruptArtifact
 from tilewright.runtime.artifact import Artifact, archive, save
+from tilewright.runtime.loading import load
 from tilewright.runtime.manifest import Manifest, Symbol, TensorSpec
-from tilewright.runtime.runnable import load
 
 SECONDS = 10
 Members = dict[str, bytes]

@@ -21,7 +21,8 @@ from tilewright.base.settings import Settings
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import archive, origin, read
 from tilewright.runtime.artifact.description import FORMAT
-from tilewright.runtime.runnable import RunnableModel, load
+from tilewright.runtime.loading import load
+from tilewright.runtime.runnable import RunnableModel
 
 Members = dict[str, bytes]
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -111,3 +112,8 @@ def test_junk_anywhere_is_refused_or_kept(data: st.DataObject) -> None:
     compact = json.dumps(document).encode()
     with pytest.raises(BadArtifact):
         from_json(compact)
+
+
+def test_the_documentation_names_the_versions() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "serving.md").read_text()
+    assert f"This version writes and loads format {FORMAT}, interface {abi.VERSION}." in page

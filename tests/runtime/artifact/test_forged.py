@@ -19,8 +19,8 @@ from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadArtifact, BadFeed, CorruptArtifact
 from tilewright.runtime import elf
 from tilewright.runtime.elf import parse_elf
+from tilewright.runtime.loading import load
 from tilewright.runtime.manifest import MAX_NUMBER, MAX_OPERATIONS, Formula, Manifest, Symbol, TensorSpec, evaluate
-from tilewright.runtime.runnable import load
 
 
 def forge(folder: Path, seed: int, count: int) -> None:

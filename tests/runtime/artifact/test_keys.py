@@ -28,7 +28,7 @@ from tilewright.base.settings import Settings
 from tilewright.cli import main
 from tilewright.runtime.artifact import THIS_USER, PublicKey, SecretKey, add_signature, archive, generate, read, save
 from tilewright.runtime.artifact.signatures import Signatures
-from tilewright.runtime.runnable import load
+from tilewright.runtime.loading import load
 
 SOURCE = Path(__file__).parent.parent.parent.parent / "src"
 NOBODY = Settings(key_dir=None)

@@ -18,6 +18,7 @@ def pool_text(processor: Processor) -> str:
     parts = (
         _waiting(processor),
         _pause(processor),
+        _chunk(),
         _drain(),
         _join(),
         _parallel_for(),
@@ -85,6 +86,42 @@ def _ticket_test(ticket: str, worker: str, tag: str) -> str:
   %may.{tag} = and i1 %open.{tag}, %admitted.{tag}"""
 
 
+def _chunk() -> str:
+    return f"""\
+; One chunk; if the call lists its chunks, also who ran it, and when.
+define internal void @tw_chunk(ptr %context, ptr %fn, ptr %arg, i64 %chunk, i64 %worker) nounwind {{
+  {field("list.at", "context", abi.CONTEXT_CHUNKS)}
+  %list = load ptr, ptr %list.at
+  %off = icmp eq ptr %list, null
+  br i1 %off, label %plain, label %timed
+plain:
+  call void %fn(ptr %arg, i64 %chunk, i64 %worker)
+  ret void
+timed:
+  %begin = call i64 @tw_now()
+  call void %fn(ptr %arg, i64 %chunk, i64 %worker)
+  %end = call i64 @tw_now()
+  %place = atomicrmw add ptr %list, i64 1 monotonic, align 8
+  %room.at = getelementptr i64, ptr %list, i64 1
+  %room = load i64, ptr %room.at
+  %fits = icmp ult i64 %place, %room
+  br i1 %fits, label %note, label %done
+note:
+  %words = mul i64 %place, 3
+  %entries = getelementptr i64, ptr %list, i64 2
+  %worker.at = getelementptr i64, ptr %entries, i64 %words
+  store i64 %worker, ptr %worker.at
+  %begin.at = getelementptr i64, ptr %worker.at, i64 1
+  store i64 %begin, ptr %begin.at
+  %end.at = getelementptr i64, ptr %worker.at, i64 2
+  store i64 %end, ptr %end.at
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
 def _drain() -> str:
     return f"""\
 ; Claims and runs chunks until the job has none left; returns how many. They still count as pending. Chunks of a call
@@ -118,7 +155,7 @@ mine:
 run:
   %in.job = sub i64 %count, %remaining.t
   %chunk = add i64 %base, %in.job
-  call void %fn(ptr %arg, i64 %chunk, i64 %worker)
+  call void @tw_chunk(ptr %context, ptr %fn, ptr %arg, i64 %chunk, i64 %worker)
   br label %ended
 ended:
   %more = add i32 %ran, 1

@@ -46,10 +46,12 @@ class _Weights:
                 raise InvalidModel(f"tensor {tensor.name}: its external data was cut while it was read; try again")
 
 
-def bundled(model: Path | onnx.ModelProto) -> Mapping[str, Part]:
+def bundled(model: Path | bytes | onnx.ModelProto) -> Mapping[str, Part]:
     """The files. Raises ``BadInput`` if the model can't be packed, ``UntrustedData`` where importing would."""
     if isinstance(model, onnx.ModelProto):
         return {MODEL: _serialized(model)}
+    if isinstance(model, bytes):
+        return {MODEL: InMemory(model)}
     data = _content(model)
     try:
         proto = onnx.load_model_from_string(data)

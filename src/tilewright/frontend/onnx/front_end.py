@@ -1,4 +1,4 @@
-"""The ONNX front end (``frontend.api``): opens a file, or a ``ModelProto``."""
+"""The ONNX front end (``frontend.api``): opens a file, its bytes, or a ``ModelProto``."""
 
 import hashlib
 import json
@@ -14,6 +14,7 @@ from google.protobuf.message import Error as ProtobufError
 from tilewright.base.arguments import NamesAFile
 from tilewright.base.errors import BadInput, InvalidModel, ResourceLimit, TilewrightError
 from tilewright.base.files import reason, stamp
+from tilewright.base.input_files import BinaryFile, all_bytes
 from tilewright.base.plugins import identity
 from tilewright.base.store import Cache
 from tilewright.frontend.api import Coverage, Digest, GivenShapes, Part, Source
@@ -29,23 +30,27 @@ _READER = f"onnx {onnx.__version__}"
 
 @dataclass(frozen=True, slots=True)
 class OnnxModel(Source):
-    """An ONNX model."""
+    """An ONNX model: a path, the bytes of a file, or a ``ModelProto``."""
 
-    given: Path | onnx.ModelProto
+    given: Path | bytes | onnx.ModelProto
     operators: tuple[OnnxOperator, ...] = ()
 
     def load(self, shapes: GivenShapes, bounds: Mapping[str, int], most_bytes: int | None = None) -> Graph:
-        return importer.load(self.given, shapes, bounds, most_bytes, self.operators)
+        return importer.load(self._opened(), shapes, bounds, most_bytes, self.operators)
 
     def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
-        return importer.inputs_of(self.given, shapes)
+        return importer.inputs_of(self._opened(), shapes)
 
     def coverage(self, shapes: GivenShapes) -> Coverage:
-        return coverage(self.given, shapes, self.operators)
+        return coverage(self._opened(), shapes, self.operators)
+
+    def _opened(self) -> Path | onnx.ModelProto:
+        """What ``frontend.onnx.read`` takes."""
+        return protos.parse_model(self.given) if isinstance(self.given, bytes) else self.given
 
     def files(self) -> tuple[Path, ...]:
         """The model's file and those of its external data; if it can't be read, only its own."""
-        if isinstance(self.given, onnx.ModelProto):
+        if not isinstance(self.given, Path):
             return ()
         try:
             locations = external_data.locations(self.given) if self.given.is_file() else ()
@@ -57,7 +62,7 @@ class OnnxModel(Source):
         return protos.sha256(self.given)
 
     def digest(self, notes: Cache) -> Digest | None:
-        if isinstance(self.given, onnx.ModelProto):
+        if not isinstance(self.given, Path):
             source = protos.sha256(self.given)
             return None if source is None else Digest(self._reader(), source, {}, {})
         source, facts = protos.sha256_of_file(self.given)
@@ -81,7 +86,7 @@ class OnnxModel(Source):
     def path_for_others(self, folder: Path) -> Path:
         if isinstance(self.given, Path):
             return self.given.absolute()
-        content = protos.serialized(self.given)
+        content = self.given if isinstance(self.given, bytes) else protos.serialized(self.given)
         if content is None:
             raise ResourceLimit("the model is too large to be handed to another process; save it, and give its path")
         path = folder / "model.onnx"
@@ -92,7 +97,8 @@ class OnnxModel(Source):
         return path
 
     def by_onnxruntime(self, feeds: Mapping[str, Array], wanted: Iterable[str]) -> Mapping[str, Array]:
-        model = protos.read_model(self.given) if isinstance(self.given, Path) else self.given
+        given = self._opened()
+        model = protos.read_model(given) if isinstance(given, Path) else given
         return values_of(model, feeds, wanted)
 
 
@@ -111,15 +117,17 @@ def _locations(path: Path, source: str, notes: Cache) -> list[str]:
 class Onnx:
     """The front end of ONNX; ``operators``: in addition to ONNX's own.
 
-    It accepts any path: contents are checked when the file is read.
+    It accepts any path: contents are checked when the file is read. An open file is read to its end.
     """
 
     operators: tuple[OnnxOperator, ...] = ()
-    accepted: str = "a path or a ModelProto"
+    accepted: str = "a path, bytes, a file open for reading bytes, or a ModelProto"
 
     def open(self, given: object) -> Source | None:
         if isinstance(given, onnx.ModelProto):
             return OnnxModel(given, self.operators)
         if isinstance(given, str | os.PathLike) and NamesAFile().holds(cast("object", given)):
             return OnnxModel(Path(cast("str | os.PathLike[str]", given)), self.operators)
+        if isinstance(given, bytes | bytearray | memoryview | BinaryFile):
+            return OnnxModel(all_bytes(cast("bytes | BinaryFile", given), "the model"), self.operators)
         return None

@@ -13,15 +13,24 @@ The file is a zip of stored members, in this order:
     signature             ``signatures``: who vouches for the manifest: this user (``origin``), or who has the secret of
                           a public key (``keys``); left out if nobody signed
 
-``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only files in its own form: equal models
+``versions`` puts several into one file, for a model that is compiled for each size of its inputs. ``content`` reads
+the bytes of a file. ``archive`` implements zip, and accepts only files in its own form: equal models
 for equal targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing, and
 writes nothing to disk. To add a field: extend ``description`` in both directions, and increase ``description.FORMAT``.
 """
 
-from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, add_signature, packed, read, save, unusable
-from tilewright.runtime.artifact.content import Mapped
+from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, Trust, add_signature, packed, read, save, unusable
+from tilewright.runtime.artifact.content import Mapped, in_memory, own_bytes
 from tilewright.runtime.artifact.description import Build
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
+from tilewright.runtime.artifact.versions import (
+    Sizes,
+    Versions,
+    holds_versions,
+    pack_versions,
+    read_versions,
+    save_versions,
+)
 
 __all__ = [
     "Artifact",
@@ -29,12 +38,21 @@ __all__ = [
     "Mapped",
     "PublicKey",
     "SecretKey",
+    "Sizes",
     "THIS_USER",
+    "Trust",
+    "Versions",
     "add_signature",
     "generate",
+    "holds_versions",
+    "in_memory",
+    "own_bytes",
+    "pack_versions",
     "packed",
     "read",
+    "read_versions",
     "save",
+    "save_versions",
     "trusted",
     "unusable",
 ]

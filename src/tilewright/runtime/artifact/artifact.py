@@ -14,7 +14,7 @@ from tilewright.base.names import readable
 from tilewright.base.outputs import AnyPath, output
 from tilewright.runtime.artifact import archive, origin, tensors
 from tilewright.runtime.artifact.archive import Member, Part
-from tilewright.runtime.artifact.content import Mapped, own_bytes
+from tilewright.runtime.artifact.content import own_bytes
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey
 from tilewright.runtime.artifact.signatures import Signatures
@@ -23,7 +23,7 @@ from tilewright.runtime.manifest import Manifest
 
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
-_SIGNATURE: Final = "signature"
+SIGNATURE: Final = "signature"
 _LONGEST: Final = 1000
 """Maximum characters of a quoted text."""
 THIS_USER: Final = "this user"
@@ -42,6 +42,8 @@ class Artifact:
     """In the manifest's order; C-contiguous. After reading: read-only views of the file's bytes."""
     signer: str | None = field(default=None, compare=False)
     """After reading: the public key, or ``THIS_USER``, whose signature was verified; None: none was."""
+    identity: str = field(default="", compare=False)
+    """After reading: as ``Packed.identity``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True, key
     signatures = Signatures(origin.sign(manifest, key_dir) if signed else None)
     if key is not None:
         signatures = signatures.with_public(key.public, key.sign(manifest))
-    parts = archive.pack([(_MANIFEST, [manifest]), *members, *_signature(signatures)])
+    parts = archive.pack([(_MANIFEST, [manifest]), *members, *signature_member(signatures)])
     return Packed(hashlib.sha256(manifest).hexdigest(), sum(listed.size for listed in contents), parts)
 
 
@@ -96,13 +98,13 @@ def add_signature(
 
     The file is verified as by ``read``, with ``trust``; it may be for another machine. Raises as ``read`` and ``save``.
     """
-    with _explained(path):
+    with explained(path):
         found = _Checked.of(path, own_bytes(path), key_dir, trust)
         found.check_hashes()
     signatures = found.signatures.with_public(key.public, key.sign(found.manifest))
     rest = [(name, [member.data]) for name, member in found.members.items()]
     with output(to, [key.path]) as file:
-        file.writelines(archive.pack([(_MANIFEST, [found.manifest]), *rest, *_signature(signatures)]))
+        file.writelines(archive.pack([(_MANIFEST, [found.manifest]), *rest, *signature_member(signatures)]))
     return tuple(sorted(signatures.public))
 
 
@@ -112,22 +114,22 @@ def read(
     *,
     trust: Trust = False,
     identity: str | None = None,
-    mapped: Mapped | None = None,
+    content: memoryview | None = None,
 ) -> Artifact:
     """Read and check a file, without executing any of it.
 
     ``trust``: True for every file, or public keys, of which one must have signed it; otherwise, this user must have.
-    ``mapped``: the mapped file, if the weights are to be used in place (``content`` describes the risk); otherwise,
-    they are copied to memory, and the file is not used any more.
+    ``content``: its bytes, if they are in memory already, or mapped (``content`` describes the risk): the weights are
+    used in place. Otherwise, the file is copied to memory, and not used any more.
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
     for another processor, or does not have the given ``identity`` (``packed``), ``UntrustedData`` if no trusted key has
     signed it, ``Unsupported`` if the library that checks public keys is missing.
     """
-    data = own_bytes(path) if mapped is None else mapped.data
-    with _explained(path):
+    data = own_bytes(path) if content is None else content
+    with explained(path):
         found = _Checked.of(path, data, key_dir, trust)
-        if identity not in (None, hashlib.sha256(found.manifest).hexdigest()):
+        if identity not in (None, found.identity):
             raise CorruptArtifact("it is another artifact than the one that is wanted")
         _check_processor(found.described.build)
         return found.artifact()
@@ -139,8 +141,8 @@ def unusable(path: AnyPath, error: BadArtifact) -> CorruptArtifact:
 
 
 @contextmanager
-def _explained(path: AnyPath) -> Generator[None]:
-    """Turns errors of the parts into errors of the file."""
+def explained(path: AnyPath) -> Generator[None]:
+    """A context manager that turns errors of the parts into errors of the file."""
     try:
         yield
     except BadArtifact as error:
@@ -161,13 +163,18 @@ class _Checked:
     def of(path: AnyPath, data: memoryview, key_dir: Path | None, trust: Trust) -> "_Checked":
         """Raises as ``read``."""
         members = archive.unpack(data)
-        manifest = _taken(members, _MANIFEST, 0)
-        has_any = _SIGNATURE in members
-        signatures = Signatures.parse(_taken(members, _SIGNATURE, -1)) if has_any else Signatures()
-        signer = _signer(path, manifest, signatures, key_dir, trust)
+        manifest = taken(members, _MANIFEST, 0)
+        has_any = SIGNATURE in members
+        signatures = Signatures.parse(taken(members, SIGNATURE, -1)) if has_any else Signatures()
+        signer = trusted_signer(path, manifest, signatures, key_dir, trust)
         described = from_json(manifest)
         _check_members(described.members, members)
         return _Checked(manifest, described, members, signatures, signer)
+
+    @property
+    def identity(self) -> str:
+        """As ``Packed.identity``."""
+        return hashlib.sha256(self.manifest).hexdigest()
 
     def check_hashes(self) -> None:
         """Raises ``CorruptArtifact``."""
@@ -183,15 +190,19 @@ class _Checked:
         numbers = self.members[weights.name].data
         _check_hash(weights, numbers)
         constants = tensors.decode(numbers, self.described.manifest.constants)
-        return Artifact(self.described.build, self.described.manifest, tuple(code), tuple(constants), self.signer)
+        described = self.described
+        parts = (described.build, described.manifest, tuple(code), tuple(constants))
+        return Artifact(*parts, self.signer, self.identity)
 
 
-def _signature(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
+def signature_member(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
     """The last member; empty without signatures."""
-    return [(_SIGNATURE, [bytes(signatures)])] if signatures else []
+    return [(SIGNATURE, [bytes(signatures)])] if signatures else []
 
 
-def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust) -> str | None:
+def trusted_signer(
+    path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust
+) -> str | None:
     """The trusted signer; None if every file is trusted. Raises ``UntrustedData``."""
     if isinstance(trust, bool):
         if not trust and (why := origin.doubt(manifest, signatures.own, key_dir)):
@@ -212,7 +223,7 @@ def _signer(path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Pat
     )
 
 
-def _taken(members: dict[str, Member], name: str, place: int) -> bytes:
+def taken(members: dict[str, Member], name: str, place: int) -> bytes:
     """A member's data, copied, so that they can't change after the check."""
     if not members or list(members)[place] != name:
         raise CorruptArtifact(f"its {'last' if place else 'first'} member is not {name}")

@@ -35,6 +35,16 @@ def own_bytes(path: AnyPath) -> memoryview:
     return memory.data
 
 
+def in_memory(content: bytes) -> memoryview:
+    """A read-only copy, aligned as the members of an archive are. Raises ``CorruptArtifact`` if it is empty."""
+    if not content:
+        raise CorruptArtifact("the artifact in memory is empty")
+    memory = aligned(len(content), "the artifact in memory")
+    memory.data[:] = content
+    memory.flags.writeable = False
+    return memory.data
+
+
 class Mapped:
     """A regular file, mapped: shared by all processes that map it, and read from the disk as it is used.
 

@@ -76,9 +76,9 @@ def to_json(described: Description) -> bytes:
         "math": manifest.math.value,
         "precision": manifest.precision.value,
         "checks": manifest.checks.value,
-        "inputs": [_spec_fields(spec) for spec in manifest.inputs],
-        "outputs": [_spec_fields(spec) for spec in manifest.outputs],
-        "constants": [_spec_fields(spec) for spec in manifest.constants],
+        "inputs": [spec_fields(spec) for spec in manifest.inputs],
+        "outputs": [spec_fields(spec) for spec in manifest.outputs],
+        "constants": [spec_fields(spec) for spec in manifest.constants],
         "symbols": [
             {"name": s.name, "minimum": s.minimum, "maximum": s.maximum, "value": s.value} for s in manifest.symbols
         ],
@@ -92,7 +92,8 @@ def to_json(described: Description) -> bytes:
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode("ascii")
 
 
-def _spec_fields(spec: TensorSpec) -> dict[str, object]:
+def spec_fields(spec: TensorSpec) -> dict[str, object]:
+    """A tensor, as JSON has it."""
     return {"name": spec.name, "dtype": str(spec.dtype), "shape": spec.shape}
 
 
@@ -144,9 +145,9 @@ def _described(content: Mapping[str, object]) -> Description:
         _list(target["features"], fields.text),
     )
     manifest = Manifest(
-        inputs=_list(content["inputs"], _spec),
-        outputs=_list(content["outputs"], _spec),
-        constants=_list(content["constants"], _spec),
+        inputs=_list(content["inputs"], spec_of),
+        outputs=_list(content["outputs"], spec_of),
+        constants=_list(content["constants"], spec_of),
         symbols=_list(content["symbols"], _symbol),
         workspace=_extent(content["workspace"]),
         scratch=_number(content["scratch"]),
@@ -159,7 +160,8 @@ def _described(content: Mapping[str, object]) -> Description:
     return Description(build, manifest, _list(content["members"], _member))
 
 
-def _spec(value: object) -> TensorSpec:
+def spec_of(value: object) -> TensorSpec:
+    """The tensor of ``spec_fields``. Raises ``TypeError``, ``KeyError`` or a ``TilewrightError``."""
     given = fields.mapping(value)
     dtype = dtypes.parse(fields.text(given["dtype"]))
     return TensorSpec(fields.text(given["name"]), dtype, _list(given["shape"], _extent))

@@ -90,9 +90,12 @@ _FORMS = {
 def _of_form(path: Path) -> str:
     try:
         with open_regular(path) as file:
-            begin = file.read(32)
+            return _form_of(file.read(32))
     except OSError:
         return ""
+
+
+def _form_of(begin: bytes) -> str:
     return next((told for bytes_, told in _FORMS.items() if begin.startswith(bytes_)), "")
 
 
@@ -101,23 +104,43 @@ def read_model(path: Path) -> onnx.ModelProto:
     with opened_model(path) as file, memory_guarded(f"the model {path} was read"):
         # When memory is exhausted, protobuf raises a signal: its copy must fit besides the bytes.
         Budget.of_model().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
+        return _parsed(file.read(), os.fspath(path))
+
+
+def parse_model(content: bytes) -> onnx.ModelProto:
+    """The model that is in a file of these bytes. Raises ``InvalidModel`` or ``ResourceLimit``."""
+    whose = "the model in memory"
+    if not content:
+        raise InvalidModel(f"{whose} is empty")
+    if len(content) > MAX_FILE_BYTES:
+        raise ResourceLimit(f"{whose} has {len(content)} bytes, more than {MAX_FILE_BYTES}; give the path of its file")
+    with memory_guarded(f"{whose} was read"):
         try:
-            model = onnx.load_model_from_string(file.read())
-        except DecodeError as error:
-            raise InvalidModel(f"{path} can't be read as ONNX: {error}") from error
+            wire.check_model(wire.InMemory(content))
+        except ValueError as error:
+            raise InvalidModel(f"{whose} can't be read as ONNX{_form_of(content)}: {error}") from error
+        Budget.of_model().take(len(content), f"reading {whose}")
+        return _parsed(content, whose)
+
+
+def _parsed(content: bytes, whose: str) -> onnx.ModelProto:
+    try:
+        model = onnx.load_model_from_string(content)
+    except DecodeError as error:
+        raise InvalidModel(f"{whose} can't be read as ONNX: {error}") from error
     if not model.graph.node and not model.graph.output:
-        raise InvalidModel(f"{path} is no ONNX model: it holds no graph")
+        raise InvalidModel(f"{whose} is no ONNX model: it holds no graph")
     return model
 
 
-def sha256(source: str | os.PathLike[str] | onnx.ModelProto) -> str | None:
+def sha256(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> str | None:
     """The SHA-256 of a model's file without its external data, in hexadecimal digits; None if it can't be serialized.
 
     Raises as ``opened_model`` does.
     """
-    if not isinstance(source, onnx.ModelProto):
+    if isinstance(source, str | os.PathLike):
         return sha256_of_file(Path(source))[0]
-    content = serialized(source)
+    content = source if isinstance(source, bytes) else serialized(source)
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 

@@ -46,6 +46,22 @@ class Bytes:
         return False
 
 
+class InMemory(Bytes):
+    """Bytes that are in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.size = len(content)
+
+    def byte(self, at: int) -> int:
+        if not 0 <= at < self.size:
+            raise ValueError(f"there is no byte {at}")
+        return self._content[at]
+
+    def contains(self, word: bytes, start: int, end: int) -> bool:
+        return self._content.find(word, start, end) >= 0
+
+
 def check_model(content: Bytes) -> None:
     """Raises ``ValueError`` unless the fields of a message cover the file, and one of them is a graph."""
     if not list(_fields(content, [(0, content.size)], _GRAPH)):
