@@ -291,6 +291,33 @@ def test_group_query_attention(packed: bool, attributes: Mapping[str, float]) ->
     check("GroupQueryAttention", grouped(1, [PAST] * 2, PAST, PAST + 1, packed=packed), **options)
 
 
+@pytest.mark.parametrize(("lengths", "new"), [([4, 6], 1), ([5], 3)])
+def test_a_cache_with_room(lengths: Sequence[int], new: int) -> None:
+    """Places beyond the last key are not defined."""
+    given = [
+        None if x is None else x[: len(lengths)] if x.ndim > 2 else x for x in grouped(new, lengths, 9, 7, packed=False)
+    ]
+    options = {"num_heads": HEADS, "kv_num_heads": 2, "do_rotary": 1}
+    proto, feeds = model("GroupQueryAttention", given, ("y", "k", "v"), [6], **options)
+    ours, theirs = evaluate_graph(importer.load(proto), feeds), run_onnxruntime(proto, feeds)
+    close(ours[0], theirs[0])
+    for own, other in zip(ours[1:], theirs[1:], strict=True):
+        assert own.shape == other.shape
+        for row, length in enumerate(lengths):
+            close(own[row, :, : length + 1], other[row, :, : length + 1])
+
+
+def test_prompts_of_different_lengths() -> None:
+    """What follows a prompt is not defined."""
+    lengths = [2, LENGTH - 1]
+    options = {"num_heads": HEADS, "kv_num_heads": 2, "do_rotary": 1}
+    given = grouped(LENGTH, lengths, 0, LENGTH, packed=False)
+    proto, feeds = model("GroupQueryAttention", given, ("y", "k", "v"), [6], **options)
+    ours, theirs = evaluate_graph(importer.load(proto), feeds)[0], run_onnxruntime(proto, feeds)[0]
+    for row, length in enumerate(lengths):
+        close(ours[row, : length + 1], theirs[row, : length + 1])
+
+
 # Products
 
 
@@ -461,3 +488,50 @@ def test_attention_of_any_length() -> None:
     for length in (LENGTH, 3):
         proto, feeds = opened(length)
         close(made.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0])
+
+
+def decoder() -> onnx.ModelProto:
+    """As exporters of language models write it: any past, and lengths from the shape and the sum of a mask."""
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["shape"]),
+        helper.make_node("Gather", ["shape", "one"], ["long"], axis=0),
+        helper.make_node("Cast", ["long"], ["whole"], to=onnx.TensorProto.INT32),
+        helper.make_node("ReduceSum", ["mask", "axis"], ["sums"], keepdims=0),
+        helper.make_node("Sub", ["sums", "one"], ["last"]),
+        helper.make_node("Cast", ["last"], ["lengths"], to=onnx.TensorProto.INT32),
+        helper.make_node(
+            "GroupQueryAttention",
+            ["q", "k", "v", "past_k", "past_v", "lengths", "whole", "cosines", "sines"],
+            ["y", "new_k", "new_v"],
+            domain="com.microsoft",
+            num_heads=HEADS,
+            kv_num_heads=2,
+            do_rotary=1,
+        ),
+    ]
+    kept = {"one": np.array(1), "axis": np.array([1]), "cosines": TABLES[0], "sines": TABLES[1]}
+    float_, shapes = onnx.TensorProto.FLOAT, {"q": HEADS * WIDE, "k": 2 * WIDE, "v": 2 * WIDE}
+    infos = [helper.make_tensor_value_info(n, float_, ["b", "s", size]) for n, size in shapes.items()]
+    infos += [helper.make_tensor_value_info(n, float_, ["b", 2, "p", WIDE]) for n in ("past_k", "past_v")]
+    infos.append(helper.make_tensor_value_info("mask", onnx.TensorProto.INT64, ["b", "t"]))
+    results = [onnx.ValueInfoProto(name=name) for name in ("y", "new_k", "new_v")]
+    tensors = [numpy_helper.from_array(array, name) for name, array in kept.items()]
+    graph = helper.make_graph(nodes, "g", infos, results, tensors)
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+@pytest.mark.slow
+def test_decoding_with_any_past() -> None:
+    """One model for the prompt, and for each token after it."""
+    proto = decoder()
+    made = tilewright.compile(proto, threads=1, dynamic="symbolic")
+    past = [np.zeros((BATCH, 2, 0, WIDE), np.float32)] * 2
+    for step, new in enumerate((LENGTH, 1, 1)):
+        q, k, v = (draw(BATCH, new, size, seed=step) for size in (HEADS * WIDE, 2 * WIDE, 2 * WIDE))
+        mask = np.ones((BATCH, past[0].shape[2] + new), np.int64)
+        feeds = {"q": q, "k": k, "v": v, "past_k": past[0], "past_v": past[1], "mask": mask}
+        ours, theirs = made.run(None, feeds), run_onnxruntime(proto, feeds)
+        for own, other in zip(ours, theirs, strict=True):
+            close(own, other)
+        past = ours[1:]

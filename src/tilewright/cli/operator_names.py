@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
@@ -29,8 +29,9 @@ def _named(name: str) -> "Iterator[OnnxOperator]":
     if not separator or not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
         raise BadInput(f"--operators {name}: write module:NAME, such as my_package.operators:SWISH")
     found = _attribute(name, module, attribute)
-    several = isinstance(found, Iterable) and not isinstance(found, str)
-    for one in cast("Iterable[object]", found) if several else (found,):
+    several = isinstance(found, list | tuple)
+    given = cast("Sequence[object]", found) if several else (found,)
+    for one in given:
         if not isinstance(one, OnnxOperator):
             kind = type(one).__name__
             raise BadInput(f"--operators {name}: it is a {kind}, not an OnnxOperator: see docs/own-operators.md")

@@ -94,10 +94,10 @@ def _group_query_attention(request: Request) -> Sequence[Value]:
     k, v = (_stored(request, old, new, begins, room) for old, new in ((past, k), (past_values, v)))
     shape = (batch, groups, count // groups, length, q.shape[3])
     grouped = request.apply("Reshape", q, shape=shape, allow_zero=True)
-    shared = (request.apply("Unsqueeze", x, axes=(2,)) for x in (k, v))
+    keys, values = (request.apply("Unsqueeze", x, axes=(2,)) for x in (k, v))
     added = [_hidden(request, begins, length, room, q), _grouped_bias(request, groups, count, length, room)]
     scale, cap = request.number("scale", 0.0), request.number("softcap", 0.0)
-    result = heads.attention(request, grouped, *shared, added, scale, cap)
+    result = heads.attention(request, grouped, keys, values, added, scale, cap)
     result = request.apply("Reshape", result, shape=(batch, count, length, result.shape[-1]), allow_zero=True)
     return [heads.merged(request, result), k, v][: request.outputs]
 
