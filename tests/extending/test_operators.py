@@ -309,6 +309,17 @@ def test_what_nobody_defined_is_kept_by_optimize(tmp_path: Path, capsys: pytest.
         np.testing.assert_allclose(y, np.maximum(X @ W + S, 0), rtol=1e-4, atol=1e-5)
 
 
+def test_what_is_kept_may_not_follow_from_itself() -> None:
+    """A search that merges what is before it with what is after it finds a graph that can't be written."""
+    graph, kept = importer.load_around(around_unknown(), {}, {})
+    assert kept is not None
+    rest = exporter.export(graph)
+    kept.restored(rest)
+    rest.graph.node[0].input[0] = "y"
+    with pytest.raises(UnsupportedModel, match=r"before and after my\.air::Fly at once"):
+        kept.restored(rest)
+
+
 def test_what_is_kept_needs_types(tmp_path: Path) -> None:
     proto = around_unknown()
     del proto.graph.value_info[:]

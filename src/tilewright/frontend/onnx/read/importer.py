@@ -27,6 +27,7 @@ from tilewright.frontend.onnx.read.functions import Functions, called_nodes, sch
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.protos import Storage
+from tilewright.frontend.onnx.read.python_functions import PythonFunction
 from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
@@ -80,8 +81,9 @@ def load_around(
     bounds: Mapping[str, int],
     operators: Sequence[OnnxOperator] = (),
 ) -> tuple[Graph, Kept | None]:
-    """As ``load``, but without nodes of unknown operators, which are the second result (``kept``)."""
-    rest, kept = cut(_model_of(source), (*operators, *_OF_ONNXRUNTIME))
+    """As ``load``, but without nodes that are unknown or computed by Python, which are the second result (``kept``)."""
+    native = (one for one in operators if not isinstance(one.rule, PythonFunction))
+    rest, kept = cut(_model_of(source), (*native, *_OF_ONNXRUNTIME))
     return _loaded(rest, source, shapes, bounds, None, operators), kept
 
 
