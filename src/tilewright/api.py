@@ -25,12 +25,13 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
+from tilewright.calling import CallingModel, Whole
 from tilewright.compilation import Options, Services
 from tilewright.driver import compile_graph
 from tilewright.frontend.api import FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
-from tilewright.graph import Graph
+from tilewright.graph import Graph, Node
 from tilewright.insight.faults import note_of
 from tilewright.insight.repro import Request
 from tilewright.interface import input_spec
@@ -39,6 +40,7 @@ from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.passes.alternatives import Alternative, known
+from tilewright.passes.parts import has_calls, parts
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
@@ -256,7 +258,9 @@ class _Compilation:
             return self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
-        """``graph`` compiled, and stored in the cache."""
+        """``graph`` compiled, and stored in the cache; in parts, if Python functions compute some nodes."""
+        if has_calls(graph):
+            return self._calling(graph, shapes)
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
         source = self._sha256(asked)
@@ -269,6 +273,13 @@ class _Compilation:
             made = made.without_numbers(lambda: self._unchanged(identity, shapes), self._again(identity, shapes))
         origin = Origin(self.source, made.compiled.options, self._kernels(), lambda: made, made)
         return CompiledModel(executable, parts, origin)
+
+    def _calling(self, graph: Graph, shapes: Shapes) -> CompiledModel:
+        """Native parts, which are not cached, and the calls between them."""
+        work = [step if isinstance(step, Node) else self.finish(step, shapes, None) for step in parts(graph)]
+        names = ", ".join(dict.fromkeys(step.op.name for step in work if isinstance(step, Node)))
+        _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
+        return CallingModel(Whole(graph, self.options, work))
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
         with self._faults_reported(shapes), seldom_collecting():

@@ -168,7 +168,7 @@ def nothing(request: Request) -> Sequence[Value]:
         (replace(SWISH2, rule=fails), UnsupportedModel, "my.domain::Swish2 raised ZeroDivisionError: Swish2"),
         (replace(SWISH2, rule=nothing), UnsupportedModel, "makes 0 values, not 1"),
         (named("Relu"), UnsupportedModel, "Relu needs a name with a dot, as my_package.Relu"),
-        (replace(SWISH2, since=2), UnsupportedModel, "operators of the domain my.domain are not supported"),
+        (replace(SWISH2, since=2), UnsupportedModel, "no definition of the operator my.domain::Swish2"),
         (replace(SWISH2, rule=Rule("Relu")), UnsupportedModel, "attribute beta is not supported"),
     ],
 )
@@ -236,6 +236,98 @@ def test_installed_ones_need_no_argument(tmp_path: Path, monkeypatch: pytest.Mon
     assert main(["explain", str(path), "--coverage"]) == 0
     assert main(["optimize", str(path), "--superopt", "off", "--quiet", "-o", str(tmp_path / "o.onnx")]) == 0
     assert {node.domain for node in onnx.load(tmp_path / "o.onnx").graph.node} == {"", "my.domain"}
+
+
+def test_the_command_line_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.onnx"
+    onnx.save(model(), path)
+    (tmp_path / "given_operators.py").write_text(
+        "from tests.extending.peak_norm import PEAK_NORM\nfrom tests.extending.swish2 import SWISH2\n"
+        "ALL = [SWISH2, PEAK_NORM]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain", str(path), "--coverage", "--operators", "given_operators:ALL"]) == 0
+    names = ["given_operators:SWISH2", "given_operators:PEAK_NORM"]
+    assert main(["run", str(path), "--shape", "x=5x32", "--operators", *names]) == 0
+    command = ["optimize", str(path), "--superopt", "off", "--quiet", "-o", str(tmp_path / "o.onnx")]
+    assert main([*command, "--operators", *names]) == 0
+    assert [node.op_type for node in onnx.load(tmp_path / "o.onnx").graph.node] == ["MatMul", "Swish2", "PeakNorm"]
+    capsys.readouterr()
+    for name, told in (
+        ("given_operators", "write module:NAME"),
+        ("given_operators:NONE", "AttributeError"),
+        ("no_such_module:ALL", "ModuleNotFoundError"),
+        ("given_operators:SWISH2.name", "it is a str, not an OnnxOperator"),
+    ):
+        assert main(["run", str(path), "--operators", name]) == 2
+        assert told in capsys.readouterr().err
+
+
+def around_unknown() -> onnx.ModelProto:
+    """``Fly`` of a domain that nobody knows, between products; it reads a constant, and makes an output itself."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Identity", ["h"], ["i"]),
+        helper.make_node("Fly", ["i", "s", "x"], ["f", "", "end"], name="fly", domain="my.air", speed=3),
+        helper.make_node("Relu", ["f"], ["r"]),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", n]) for name, n in (("x", 32), ("y", 48))]
+    end = helper.make_tensor_value_info("end", TensorProto.FLOAT, ["n"])
+    inner = helper.make_tensor_value_info("f", TensorProto.FLOAT, ["n", 48])
+    weights = [numpy_helper.from_array(W, "w"), numpy_helper.from_array(S, "s")]
+    graph = helper.make_graph(nodes, "g", ends[:1], [end, ends[1]], initializer=weights, value_info=[inner])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("my.air", 7)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def test_what_nobody_defined_is_kept_by_optimize(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, written = tmp_path / "m.onnx", tmp_path / "o.onnx"
+    onnx.save(around_unknown(), path)
+    assert main(["optimize", str(path), "--superopt", "off", "--quiet", "-o", str(written)]) == 0
+    assert "kept as they are: nodes of my.air::Fly" in capsys.readouterr().out
+    found = onnx.load(written)
+    fly = next(node for node in found.graph.node if node.op_type == "Fly")
+    assert (fly.domain, [(a.name, a.i) for a in fly.attribute]) == ("my.air", [("speed", 3)])
+    assert [info.name for info in found.graph.input] == ["x"]
+    assert [info.name for info in found.graph.output] == ["end", "y"]
+    assert {entry.domain: entry.version for entry in found.opset_import} == {"": 18, "my.air": 7}
+    body = [
+        helper.make_node("Add", ["i", "s"], ["f"]),
+        helper.make_node("ReduceSum", ["x", "axes"], ["end"], keepdims=0),
+    ]
+    axes = helper.make_node("Constant", [], ["axes"], value_ints=[1])
+    opsets = [helper.make_opsetid("", 18)]
+    names = (["i", "s", "x"], ["f", "none", "end"])
+    none = helper.make_node("Identity", ["x"], ["none"])
+    for proto in (around_unknown(), found):
+        proto.functions.append(helper.make_function("my.air", "Fly", *names, [axes, none, *body], opsets))
+        end, y = compiled((), model=proto).run(None, {"x": X})
+        np.testing.assert_allclose(end, X.sum(1), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(y, np.maximum(X @ W + S, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_kept_may_not_follow_from_itself() -> None:
+    """A search that merges what is before it with what is after it finds a graph that can't be written."""
+    graph, kept = importer.load_around(around_unknown(), {}, {})
+    assert kept is not None
+    rest = exporter.export(graph)
+    kept.restored(rest)
+    rest.graph.node[0].input[0] = "y"
+    with pytest.raises(UnsupportedModel, match=r"before and after my\.air::Fly at once"):
+        kept.restored(rest)
+
+
+def test_what_is_kept_needs_types(tmp_path: Path) -> None:
+    proto = around_unknown()
+    del proto.graph.value_info[:]
+    with pytest.raises(UnsupportedModel, match=r"node fly \(Fly\): .* result `f` .* value_info"):
+        importer.load_around(proto, {}, {})
+    path = tmp_path / "m.onnx"
+    onnx.save(proto, path)
+    assert main(["optimize", str(path), "--superopt", "off", "--quiet"]) == 3
 
 
 RUN = """

@@ -38,7 +38,7 @@ def test_all_refusals_at_once() -> None:
         ("node named (Fly)", "my.ops.Fly", False),
         ("node 3 (Expand)", "Expand", False),
     ]
-    assert "domain my.ops" in found.refusals[0].reason
+    assert "operator my.ops::Fly" in found.refusals[0].reason
     assert "must be a constant" in found.refusals[2].reason
     assert OperatorCount("my.ops.Fly", 2, 2) in found.operators
     assert OperatorCount("Relu", 1, 0) in found.operators

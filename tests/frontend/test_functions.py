@@ -60,6 +60,27 @@ def test_attributes_of_the_call_and_their_defaults() -> None:
     check(calling([f], [call("Scaled", scale=0.5)]))
 
 
+def test_attributes_through_functions_in_functions() -> None:
+    """Of the outer call, or of the outer function's defaults; in a branch, too."""
+    leaky = helper.make_node("LeakyRelu", ["x"], ["y"])
+    leaky.attribute.add(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)
+    inner = function("Inner", [leaky], attributes=["slope"])
+    through = call("Inner")
+    through.attribute.add(name="slope", ref_attr_name="steep", type=onnx.AttributeProto.FLOAT)
+    outer = function("Outer", [through], attribute_protos=[helper.make_attribute("steep", 0.25)])
+    outer.opset_import.append(helper.make_opsetid("mine", 1))
+    check(calling([outer, inner], [call("Outer", steep=0.5)]))
+    check(calling([outer, inner], [call("Outer")]))
+
+
+def test_a_function_goes_before_what_is_known_of_onnxruntime() -> None:
+    f = helper.make_function("com.microsoft", "QuickGelu", ["x"], ["y"], [helper.make_node("Neg", ["x"], ["y"])], OWN)
+    proto = model([helper.make_node("QuickGelu", ["x"], ["y"], domain="com.microsoft")], {"x": X}, ["y"])
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    proto.functions.append(f)
+    np.testing.assert_array_equal(evaluate_graph(importer.load(proto), {"x": X})[0], -X)
+
+
 def test_a_function_that_gives_back_its_input() -> None:
     f = function("Same", [])
     f.output[0] = "x"

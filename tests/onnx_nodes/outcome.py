@@ -58,7 +58,7 @@ def _is_native(model: CompiledModel) -> bool:
 _PLACE = re.compile(r"\b(node|input|output|constant) ")
 _REASONS = (
     (re.compile(r"operator (\w+) is not supported"), "operator {}"),
-    (re.compile(r"operators of the domain ([\w.]+)"), "domain {}"),
+    (re.compile(r"no definition of the operator ([\w.]+)::"), "domain {}"),
     (re.compile(r"has element type (\w+)"), "dtype {}"),
     (re.compile(r"attribute (\w+) is not supported"), "attribute {}"),
     (re.compile(r"(?:input|output) \S+ is no tensor but (?:a|an) (\w+)"), "{} type"),

@@ -252,6 +252,23 @@ def test_tables_stay_bytes() -> None:
     np.testing.assert_array_equal(found, other)
 
 
+def test_beside_a_node_without_operands() -> None:
+    """A shape that is data, as quantized transformers have it, is one."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Cast", ["shape"], ["extents"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Add", ["d", "extents"], ["y"]),
+    ]
+    x, kept = real(3, 2), {"scale": np.array(0.1, np.float32), "zero": np.array(3, np.uint8)}
+    proto = model(nodes, {"x": x}, ["y"], kept)
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    graph = prepare(load(proto))
+    assert any(not node.inputs for node in graph.nodes)
+    np.testing.assert_allclose(evaluate_graph(graph, {"x": x})[0], run_onnxruntime(proto, {"x": x})[0], atol=1e-6)
+
+
 def operators(graph: Graph) -> list[str]:
     return [node.op.name for node in graph.nodes]
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.cli.operator_names import operators_of
 from tilewright.cli.options import add_compile_arguments, compiled, settings_of, shapes
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
@@ -30,7 +31,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.frontend.opening import opened
 
     with reporting(f"reading {options.model}", plain_console(stderr=True, quiet=options.json)) as listener:
-        covered = opened(options.model).coverage(shapes(options.shapes))
+        covered = opened(options.model, operators=operators_of(options.operators)).coverage(shapes(options.shapes))
         made = None if covered.refusals or options.coverage else compiled(options, listener)
     records = settings_of(options).records
     known = records if records is not None and os.path.lexists(records) else None

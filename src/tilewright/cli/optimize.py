@@ -17,6 +17,7 @@ from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
+from tilewright.cli.operator_names import operators_of
 from tilewright.cli.options import (
     ISOLATION,
     add_choice,
@@ -37,6 +38,9 @@ from tilewright.insight.console import plain_console
 
 if TYPE_CHECKING:
     from tilewright.base.events import Listener
+    from tilewright.frontend.api import Source
+    from tilewright.frontend.onnx.read.foreign import OnnxOperator
+    from tilewright.frontend.onnx.read.kept import Kept
     from tilewright.graph import Graph
     from tilewright.passes.rules import Rule
     from tilewright.superopt.search.accounts import Account
@@ -94,16 +98,17 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     from tilewright.frontend.opening import opened
 
     refuse_for(options, "optimize searches here, for CPUs", ("backend", "dynamic", *ISOLATION))
-    source = opened(options.model)
+    own = operators_of(options.operators)
+    source = opened(options.model, operators=own)
     given = (*source.files(), *rule_paths(options.rules or ())[0])
     outputs = [check_output(path, given) for path in (options.output, options.report) if path is not None]
     if len({path.absolute() for path in outputs}) < len(outputs):
         raise BadInput(f"--output and --report are both {options.report}: give two names")
-    graph = source.load(shapes(options.shapes), bounds(options.bounds))
+    graph, kept = _read(source, options)
     with reporting(f"optimizing {options.model}", plain_console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:
-        _write(found, Cost(options.cost), options.output, given)
+        _write(found, Cost(options.cost), options.output, given, _Others(own, kept))
     if options.report is not None:
         from tilewright.report.page import write_page
         from tilewright.report.superopt import superopt_sections
@@ -112,9 +117,12 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         unit = "cycles" if options.cost == Cost.COMPILER.value else "seconds"
         sections = superopt_sections(found.optimized, found.validation, found.measured, unit)
         write_page(options.report, title, sections, given)
+    names = [] if kept is None else kept.operators
     if options.json:
-        emit(_json(found, options))
+        emit({**_json(found, options), "kept": names})
     else:
+        if names:
+            console.print(f"kept as they are: nodes of {', '.join(names)}", soft_wrap=True)
         _show(found, options, console)
     return Status.DONE
 
@@ -208,15 +216,32 @@ def _search_of(own: "Sequence[Rule]", options: argparse.Namespace, level: Supero
     return replace(usual, rules=rules, effort=replace(effort, limits=limits), strategy=Strategy(options.strategy))
 
 
-def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path]) -> None:
+def _read(source: "Source", options: argparse.Namespace) -> "tuple[Graph, Kept | None]":
+    """The graph, without nodes of operators that nobody defined, and these."""
+    from tilewright.frontend.onnx.front_end import OnnxModel
+
+    given = (shapes(options.shapes), bounds(options.bounds))
+    return source.load_around(*given) if isinstance(source, OnnxModel) else (source.load(*given), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Others:
+    """Operators of the user, and nodes of operators that nobody defined."""
+
+    operators: "Sequence[OnnxOperator]"
+    kept: "Kept | None"
+
+
+def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path], others: _Others) -> None:
     """The graph with constants folded. (Always-on rules may not pay in another runtime.)"""
     from tilewright.frontend.onnx.read.foreign import installed_operators
     from tilewright.frontend.onnx.write import exporter
     from tilewright.passes.normalize import normalize
     from tilewright.superoptimizer import folded
 
+    operators = (*others.operators, *installed_operators())
     made = folded if cost is Cost.COMPILER else normalize
-    exporter.save(made(found.optimized.after), path, inputs=given, operators=installed_operators())
+    exporter.save(made(found.optimized.after), path, inputs=given, operators=operators, kept=others.kept)
 
 
 def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:

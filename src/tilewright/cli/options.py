@@ -18,6 +18,7 @@ from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.superopt import Superopt
+from tilewright.cli.operator_names import operators_of
 from tilewright.cli.rule_files import rule_paths
 from tilewright.runtime.sizing import default_threads
 
@@ -85,6 +86,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
         metavar="FILE",
         help="rule files to apply besides the built-in rules; optimize uses only these, or with +FILE both",
     )
+    add_operators(parser)
     parser.add_argument(
         "--isolate",
         action="store_true",
@@ -106,6 +108,17 @@ def add_shapes(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME=1x3x224x224",
         help="shape of an input, separated by x or commas; a given dimension applies wherever its name occurs",
+    )
+
+
+def add_operators(parser: argparse.ArgumentParser) -> None:
+    """Declare operators of other domains than ONNX's."""
+    parser.add_argument(
+        "--operators",
+        nargs="+",
+        default=[],
+        metavar="MODULE:NAME",
+        help="definitions of operators that ONNX does not have, in Python modules (docs/own-operators.md)",
     )
 
 
@@ -230,7 +243,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     if not is_artifact(options.model):
         return compiled(options, listener)
     names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "precision", "memory_limit")
-    names = (*names, "superopt", "checks", "records", "rules", *ISOLATION)
+    names = (*names, "superopt", "checks", "records", "rules", "operators", *ISOLATION)
     refuse_for(options, f"{options.model} is compiled already", names)
     from tilewright.runtime.loading import load
 
@@ -299,6 +312,7 @@ def compiled(
         target=options.target,
         backend=options.backend,
         threads=options.threads,
+        operators=operators_of(options.operators),
         rules=rule_paths(options.rules or ())[0],
         isolate=Isolation(**limits) if limits or options.isolate else False,
         settings=settings or settings_of(options),

@@ -10,7 +10,8 @@ from rich.console import Console
 from tilewright.base.names import shown
 from tilewright.base.outputs import check_output
 from tilewright.base.quantization import Activations, Method, Metric
-from tilewright.cli.options import add_choice, add_shapes, add_threads, file_path, shapes
+from tilewright.cli.operator_names import operators_of
+from tilewright.cli.options import add_choice, add_operators, add_shapes, add_threads, file_path, shapes
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--speed", action="store_true", help="report the time of each layer before and after, too")
     add_shapes(parser)
     add_threads(parser)
+    add_operators(parser)
     said = "the quantized model (default: MODEL.quantized.onnx in the current folder)"
     parser.add_argument("-o", "--output", type=file_path, metavar="FILE.onnx", help=said)
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
@@ -76,6 +78,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             speed=options.speed,
             shapes=shapes(options.shapes),
             threads=options.threads,
+            operators=operators_of(options.operators),
             listener=listener,
         )
     made.save(path)

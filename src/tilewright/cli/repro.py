@@ -38,6 +38,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
     path: Path = options.output or Path(options.model.name).with_suffix(".repro.zip")
     if options.kernel is None:
+        if options.operators:
+            raise BadInput("a bundle of a model holds no operators: leave --operators out, or give --kernel")
         if options.rules:
             raise BadInput("a bundle of a model holds no rules: leave --rules out, or give --kernel")
         request = Request(

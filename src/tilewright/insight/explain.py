@@ -45,6 +45,8 @@ class Fate(Enum):
     """No output needs it."""
     DISSOLVED = "dissolved"
     """It has no effect, duplicates another node, or was rewritten into others."""
+    PYTHON = "python"
+    """A Python function computes it (``ops.called``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def _without_signs(graph: Graph) -> Graph:
         return shifted[old]
 
     for node in graph.nodes:
-        source, scale, own = (*node.inputs, None, None)[:3]
+        source, scale, own = (*node.inputs, None, None, None)[:3]
         result = node.outputs[0]
         attributes = dict(node.attributes)
         if node.op == _DEQUANTIZE and source in moved:
@@ -159,7 +159,7 @@ def _in_bytes(graph: Graph) -> Graph:
     for node in graph.nodes:
         node = replace(node, inputs=tuple(value if value is None else same.get(value, value) for value in node.inputs))
         result = node.outputs[0]
-        source, scale, zero = (*node.inputs, None, None)[:3]
+        source, scale, zero = (*node.inputs, None, None, None)[:3]
         known = _coded(node)
         if known is not None:
             coded[result] = known

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
-from tilewright.base.errors import BadInput
+from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.events import Listener, ignore, step
 from tilewright.base.memory import memory_guarded
 from tilewright.base.names import shown
@@ -27,6 +27,7 @@ from tilewright.frontend.onnx.write import exporter
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
 from tilewright.passes.normalize import normalize
+from tilewright.passes.parts import has_calls
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.quantization.accuracy import Reference, Score, metric_for
 from tilewright.quantization.insertion import quantized
@@ -107,6 +108,8 @@ def quantize(
     source = opened(model, (), operators, "quantize")
     arrays = data if isinstance(data, Mapping) else read_samples(Path(data))
     graph = source.load({name: tuple(shape) for name, shape in (shapes or {}).items()}, {}, chosen.model_bytes)
+    if has_calls(graph):
+        raise Unsupported("a model with operators that Python functions compute can't be quantized; define them by te")
     samples = checked_samples(graph.inputs, arrays)
     graph, layers = _prepared(graph)
     known = (*operators, *installed_operators())

@@ -23,6 +23,7 @@ from tilewright.frontend.onnx.onnxruntime import values_of
 from tilewright.frontend.onnx.read import external_data, importer, protos
 from tilewright.frontend.onnx.read.coverage import coverage
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
+from tilewright.frontend.onnx.read.kept import Kept
 from tilewright.graph import Array, Graph, Value
 
 _READER = f"onnx {onnx.__version__}"
@@ -37,6 +38,10 @@ class OnnxModel(Source):
 
     def load(self, shapes: GivenShapes, bounds: Mapping[str, int], most_bytes: int | None = None) -> Graph:
         return importer.load(self._opened(), shapes, bounds, most_bytes, self.operators)
+
+    def load_around(self, shapes: GivenShapes, bounds: Mapping[str, int]) -> tuple[Graph, Kept | None]:
+        """The graph without nodes of unknown operators, and these. Raises as ``load`` does."""
+        return importer.load_around(self.given, shapes, bounds, self.operators)
 
     def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
         return importer.inputs_of(self._opened(), shapes)

@@ -12,14 +12,13 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import EncodeError
-from onnx import shape_inference
 
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import readable
 from tilewright.frontend.api import Coverage, GivenShapes, OperatorCount, Refusal
 from tilewright.frontend.onnx.read import importer, protos
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
+from tilewright.frontend.onnx.read.inference import inferred_types
 from tilewright.frontend.onnx.read.order import sort_nodes
 from tilewright.frontend.onnx.read.scopes import place_of
 from tilewright.graph import Graph
@@ -61,7 +60,9 @@ def _operator(node: onnx.NodeProto) -> str:
 
 def _is_foreign(node: onnx.NodeProto, reason: str) -> bool:
     """Whether the operator is unknown, so that the reason holds for all nodes with it."""
-    return reason.startswith(("operators of the domain ", f"operator {readable(node.op_type)} is not supported"))
+    return reason.startswith(
+        ("there is no definition of the operator ", f"operator {readable(node.op_type)} is not supported")
+    )
 
 
 class _Examination:
@@ -77,7 +78,7 @@ class _Examination:
     @cached_property
     def _types(self) -> dict[str, onnx.ValueInfoProto]:
         """Types of inner values, as far as ONNX infers them: of the whole model, so before any cut."""
-        return _inferred_types(self._model)
+        return inferred_types(self._model)
 
     def refusals(self) -> list[Refusal]:
         """All refused nodes, in the order in which they were found."""
@@ -135,20 +136,3 @@ class _Examination:
         for node in self._model.graph.node:
             if not self._cut.isdisjoint(node.input):
                 self._cut.update(name for name in node.output if name)
-
-
-def _inferred_types(model: onnx.ModelProto) -> dict[str, onnx.ValueInfoProto]:
-    """Types of inner values, as far as ONNX infers them; every unknown extent gets a name."""
-    try:
-        inferred = shape_inference.infer_shapes(model, data_prop=True)
-    except (shape_inference.InferenceError, EncodeError, ValueError):  # malformed, or too large for protobuf
-        return {}
-    found: dict[str, onnx.ValueInfoProto] = {}
-    for info in (*inferred.graph.value_info, *inferred.graph.output):
-        tensor = info.type.tensor_type
-        if tensor.elem_type and tensor.HasField("shape"):
-            for position, extent in enumerate(tensor.shape.dim):
-                if not extent.dim_param and not extent.HasField("dim_value"):
-                    extent.dim_param = f"{info.name}.{position}"
-            found[info.name] = info
-    return found

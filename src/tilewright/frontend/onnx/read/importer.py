@@ -25,7 +25,9 @@ from tilewright.frontend.onnx.read.external_data import ExternalData
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found
 from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
+from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.protos import Storage
+from tilewright.frontend.onnx.read.python_functions import PythonFunction
 from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
@@ -43,10 +45,16 @@ FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
 
 
-_MICROSOFT = tuple(OnnxOperator(microsoft.DOMAIN, name, rule) for name, rule in microsoft.RULES.items())
+_OF_ONNXRUNTIME = tuple(
+    OnnxOperator(domain, name, rule)
+    for domain, rules in ((microsoft.DOMAIN, microsoft.RULES), ("", microsoft.OF_ONNX))
+    for name, rule in rules.items()
+)
+_INTERNAL = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
+"""Domains of operators that ONNX Runtime chooses for the processor at hand."""
 _NARROWING = frozenset({"QuantizeLinear", "CastLike"})
 """Operators whose results may have the type of an operand of four bits."""
-_WIDENING = frozenset({"DequantizeLinear", "Cast", "Shape", "Size", *microsoft.RULES})
+_WIDENING = frozenset({"DequantizeLinear", "Cast", "Shape", "Size", *microsoft.OF_CODES})
 """Operators whose results do not have the type of such an operand."""
 
 
@@ -64,17 +72,45 @@ def load(
     if the file is missing or malformed, ``UnsupportedModel`` if it can't be compiled, ``ResourceLimit`` for too large
     tensors and functions, ``UntrustedData`` for external data outside of the model's folder.
     """
+    return _loaded(_model_of(source), source, shapes or {}, bounds or {}, most_bytes, operators)
+
+
+def load_around(
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    shapes: GivenShapes,
+    bounds: Mapping[str, int],
+    operators: Sequence[OnnxOperator] = (),
+) -> tuple[Graph, Kept | None]:
+    """As ``load``, but without nodes that are unknown or computed by Python, which are the second result (``kept``)."""
+    native = (one for one in operators if not isinstance(one.rule, PythonFunction))
+    rest, kept = cut(_model_of(source), (*native, *_OF_ONNXRUNTIME))
+    return _loaded(rest, source, shapes, bounds, None, operators), kept
+
+
+def _model_of(source: str | os.PathLike[str] | onnx.ModelProto) -> onnx.ModelProto:
     model = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
     check_text(model)
+    return model
+
+
+def _loaded(
+    model: onnx.ModelProto,
+    source: str | os.PathLike[str] | onnx.ModelProto,
+    shapes: GivenShapes,
+    bounds: Mapping[str, int],
+    most_bytes: int | None,
+    operators: Sequence[OnnxOperator],
+) -> Graph:
+    """The graph of ``model``, whose external data are beside ``source``."""
     outside = None if isinstance(source, onnx.ModelProto) else ExternalData(Path(source).parent)
-    import_within = partial(_import, model, outside, most_bytes, shapes or {}, operators)
-    given = SymbolicValues(bounds or {})
+    import_within = partial(_import, model, outside, most_bytes, shapes, operators)
+    given = SymbolicValues(bounds)
     try:
         return import_within(given)
     except (InvalidModel, UnsupportedModel):
         if not given.caps:
             raise
-    return _capped(import_within, bounds or {}, given.caps)
+    return _capped(import_within, bounds, given.caps)
 
 
 def _import(
@@ -236,13 +272,13 @@ class _Importer:
         function = None if scope.is_own else self.functions.find(node)
         if function is not None:
             return self._called(function, node, inputs, wanted, scope, place)
-        known = chosen(_MICROSOFT, domain, node.op_type, opset or 1)
-        if known is not None and opset is not None:
+        if opset is None:
+            raise _not_imported(node, domain, place, self.operators)
+        known = chosen(_OF_ONNXRUNTIME, domain, node.op_type, opset)
+        if known is not None and not protos.is_defined(node, opset):
             return self._by_rule(known, node, opset, inputs, wanted, place)
-        if opset is None and not domain:
-            raise InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
-        schema = None if opset is None else protos.schema_of(node, opset, place)
-        if schema is None or opset is None:
+        schema = protos.schema_of(node, opset, place)
+        if schema is None:
             raise UnsupportedModel(_unsupported(node, place))
         protos.check_node(node, schema, opset, place)
         protos.check_types(node, schema, inputs, place)
@@ -446,14 +482,32 @@ def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
     return replace(node, inputs=inputs, outputs=tuple(names.get(value, value) for value in node.outputs))
 
 
+def _not_imported(
+    node: onnx.NodeProto, domain: str, place: str, operators: Sequence[OnnxOperator]
+) -> InvalidModel | UnsupportedModel:
+    """The error for a node of a domain that the model does not import."""
+    if not domain:
+        return InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
+    if chosen((*operators, *_OF_ONNXRUNTIME), domain, node.op_type, 1 << 30) is None:
+        return UnsupportedModel(_unsupported(node, place))
+    named = readable(domain)
+    return InvalidModel(f"{place}: opset_import does not say which version of the domain {named} it uses; add it")
+
+
 def _unsupported(node: onnx.NodeProto, place: str) -> str:
-    if protos.own_domain(node.domain):
-        domain = readable(node.domain)
-        ways = f"give {readable(node.op_type)} by operators= (docs/extending.md), or export with ONNX's own operators"
-        return f"{place}: operators of the domain {domain} are not supported; {ways}"
+    domain = protos.own_domain(node.domain)
+    if domain in _INTERNAL:
+        saved = "save the optimized model with the level ORT_ENABLE_EXTENDED, or without optimizations"
+        return f"{place}: {readable(domain)} is for ONNX Runtime on one kind of processors only; {saved}"
+    if domain:
+        name = f"{readable(domain)}::{readable(node.op_type)}"
+        ways = "define it in Python and give it by operators= or --operators MODULE:NAME (docs/own-operators.md)"
+        return f"{place}: there is no definition of the operator {name}; {ways}, or export with ONNX's own operators"
     near = nearest(node.op_type, RULES)
     if onnx.defs.has(node.op_type):
-        hint = "express it by others, or put it in a domain of your own and give it by operators= (docs/extending.md)"
+        hint = (
+            "express it by others, or put it in a domain of your own and give it by operators= (docs/own-operators.md)"
+        )
     else:
         hint = f"did you mean {' or '.join(near)}?" if near else "ONNX has no operator of that name"
     return f"{place}: operator {readable(node.op_type)} is not supported; {hint}"

@@ -344,6 +344,11 @@ _SCHEMA_TYPES = {
 }
 
 
+def is_defined(node: onnx.NodeProto, opset: int) -> bool:
+    """Whether ONNX defines a node's operator as of ``opset``."""
+    return onnx.defs.has(node.op_type, opset, own_domain(node.domain))
+
+
 def schema_of(node: onnx.NodeProto, opset: int, place: str) -> onnx.defs.OpSchema | None:
     """ONNX's definition of a node's operator as of ``opset``; None if it has none in any version.
 

@@ -14,6 +14,7 @@ from onnx import helper
 
 from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, operator_of
+from tilewright.frontend.onnx.read.kept import Kept
 from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
 from tilewright.frontend.onnx.read.rules import Rule
 from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, Form, Writing
@@ -107,19 +108,23 @@ def save(
     largest: int = MAX_FILE_BYTES,
     inputs: Iterable[AnyPath] = (),
     operators: Iterable[OnnxOperator] = (),
+    kept: Kept | None = None,
 ) -> None:
     """Write ``graph`` to the file ``path``; weights beside it, at ``path`` with ``.data``, if it took over ``largest``.
 
+    ``kept``: nodes of the model that the graph is the rest of, which are written, too.
+
     Raises ``UnsupportedModel`` as ``export`` does, ``BadInput`` if a file can't be written or is one of ``inputs``.
     """
-    model = export(graph, operators)
-    kept = (*inputs,)
-    check_output(path, kept)
+    rest = export(graph, operators)
+    model = rest if kept is None else kept.restored(rest)
+    sources = (*inputs,)
+    check_output(path, sources)
     if sum(len(tensor.raw_data) for tensor in model.graph.initializer) + _ROOM > largest:
         data = f"{path.name}.data"
-        with output(path.with_name(data), kept) as file:
+        with output(path.with_name(data), sources) as file:
             file.writelines(_moved_weights(model, data))
-    with output(path, kept) as file:
+    with output(path, sources) as file:
         file.write(model.SerializeToString())
 
 

@@ -16,7 +16,6 @@ from tilewright.ops.shapes import normalize_axis, same_extent
 
 Codes: TypeAlias = NDArray[np.uint8]
 
-DOMAIN = "com.microsoft"
 _HALVES = 2
 """The first ``accuracy_level`` that permits numbers of 16 bits (4: of 8 bits)."""
 
