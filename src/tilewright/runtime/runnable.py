@@ -1,7 +1,7 @@
 """``RunnableModel``: the public class of models, compiled in this process or loaded from an artifact."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, overload
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.arrays import Array
@@ -17,6 +17,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import given_feeds, given_names
 from tilewright.runtime.manifest import TensorSpec
 from tilewright.runtime.native import NativeExecutable
+from tilewright.runtime.tensors import TensorType, is_tensor, tensors_of
 
 
 class RunnableModel:
@@ -82,11 +83,22 @@ class RunnableModel:
             raise BadFeed(f"there is no output {', '.join(map(readable, unknown))}; the outputs are {there}")
         return [known[name] for name in wanted]
 
-    def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
-        """The outputs for inputs by position; a single output is returned without a tuple."""
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # a tensor is an object, too
+        self, *arrays: TensorType
+    ) -> TensorType | tuple[TensorType, ...]: ...
+    @overload
+    def __call__(self, *arrays: object) -> Array | tuple[Array, ...]: ...
+    def __call__(self, *arrays: object) -> object:
+        """The outputs for inputs by position; a single output is returned without a tuple.
+
+        If an input is a tensor of PyTorch, the outputs are tensors. They have no gradient: a backward pass through them
+        raises ``BadInput``.
+        """
         feeds = self.by_name(arrays)
         results = _run(self._executable_for(feeds), feeds)
-        return results[0] if len(results) == 1 else tuple(results)
+        outputs = tensors_of(results, arrays) if any(map(is_tensor, arrays)) else results
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
         """The executable for ``feeds``."""
