@@ -39,7 +39,7 @@ class _Call:
     def key(self, *, is_per_size: bool) -> tuple[object, ...]:
         """Equal for calls that may have the same model."""
         shapes = tuple(tuple(one.shape) for one in self.free.values()) if is_per_size else ()
-        return (*map(id, self.weights.values()), *self.fixed.values(), *shapes)
+        return (*map(id, self.weights.values()), *map(repr, self.fixed.values()), *shapes)
 
 
 @dataclass(frozen=True, slots=True)

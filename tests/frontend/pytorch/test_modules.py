@@ -178,6 +178,11 @@ def test_a_branch_on_values_is_named_by_its_line() -> None:
     ("name", "code", "reason"),
     [
         ("Counting", "self.count.add_(x[0])", "writes to count"),
+        (
+            "Updating",
+            "return nn.functional.batch_norm(x, mean, variance, training=True)",
+            "batch normalization is in training mode",
+        ),
         ("Random", "noise = torch.randn_like(x)", "gives random numbers"),
         ("Foreign", "return torch.ops.tilewright_tests.twice(y)", "operator tilewright_tests.twice.default"),
     ],
@@ -186,6 +191,15 @@ def test_what_is_not_supported_is_named_by_its_line(name: str, code: str, reason
     text = refusal(getattr(networks, name)().eval(), example_inputs=X)
     assert reason in text
     assert networks.line(code) in text
+
+
+@pytest.mark.slow
+def test_outputs_are_tensors() -> None:
+    class WithNumber(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+            return x + 1, 3
+
+    assert "output 1 of the program is 3, not a tensor" in refusal(WithNumber().eval(), example_inputs=X)
 
 
 def test_a_missing_exporter_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

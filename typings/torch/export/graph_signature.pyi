@@ -8,6 +8,9 @@ class OutputKind(Enum):
 class Argument:
     name: str
 
+class ConstantArgument(Argument):
+    value: int | float | bool | str | None
+
 class OutputSpec:
     kind: OutputKind
     arg: Argument

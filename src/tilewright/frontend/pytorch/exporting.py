@@ -58,6 +58,7 @@ def _traced(module: torch.nn.Module, examples: Examples) -> ExportedProgram:
 def _converted(program: ExportedProgram, dynamic_shapes: object, operators: tuple[OnnxOperator, ...]) -> OnnxWithArrays:
     """The ONNX model of the traced ``program``. ``dynamic_shapes`` has the names of its dimensions."""
     refusals.refuse_devices((*program.named_parameters(), *program.named_buffers()))
+    refusals.refuse_constants(program)
     made = _guarded(
         lambda: torch.onnx.export(program, dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes),
         lambda error: refusals.of_conversion(program, error),

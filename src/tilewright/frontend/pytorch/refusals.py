@@ -8,10 +8,10 @@ from pathlib import Path
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
+from torch.export.graph_signature import ConstantArgument, OutputKind
 
 from tilewright.base.errors import BadInput, UnsupportedModel
-from tilewright.base.names import bounded, readable
+from tilewright.base.names import bounded, readable, shown
 from tilewright.frontend.onnx.read.user_lines import line_of, shown_line
 
 _MOST_CHARACTERS = 1200
@@ -20,6 +20,7 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), 
 """Where files are that are not the user's, and code without a file. Other packages count as the user's."""
 _STANDARD = sysconfig.get_path("stdlib")
 _NO_FORM = re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>")
+_UPDATING = "aten._native_batch_norm_legit_functional.default"
 _TRANSLATED = re.compile(r"Error when translating node %(\w+)")
 
 
@@ -48,8 +49,25 @@ def refuse_devices(tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
             )
 
 
+def refuse_constants(program: ExportedProgram) -> None:
+    """Raise ``UnsupportedModel`` if ``program`` returns numbers or texts, which PyTorch's exporter can't write."""
+    for place, spec in enumerate(program.graph_signature.output_specs):
+        constant = spec.arg.value if isinstance(spec.arg, ConstantArgument) else None
+        if constant is not None:
+            raise UnsupportedModel(
+                f"output {place} of the program is {shown(constant)}, not a tensor: return tensors only (torch.compile "
+                "takes any structure)"
+            )
+
+
 def refuse_effects(program: ExportedProgram) -> None:
-    """Raise ``UnsupportedModel`` if ``program``, which is functional, does more than return outputs."""
+    """Raise ``UnsupportedModel`` if ``program``, which is functional, does more than return outputs.
+
+    PyTorch's exporter drops such effects. It writes batch normalization that updates statistics as if it used them.
+    """
+    is_updating = _line_of_node(program, lambda node: str(node.target) == _UPDATING)
+    if is_updating is not None:
+        raise UnsupportedModel(f"batch normalization is in training mode{is_updating}: call .eval() first")
     stacks = {node.name: node.meta.get("stack_trace") for node in program.graph.nodes}
     for spec in program.graph_signature.output_specs:
         if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.TOKEN):
@@ -79,21 +97,21 @@ def of_conversion(program: ExportedProgram, error: Exception) -> UnsupportedMode
     translated = next((found for text in texts if (found := _TRANSLATED.search(text))), None)
     if missing is not None:
         name = ".".join(missing.groups())
-        where = _line_of_node(program, lambda node: str(node.target) == name)
+        where = _line_of_node(program, lambda node: str(node.target) == name) or ""
         hint = "express it by other operators of torch"
         return UnsupportedModel(f"PyTorch's exporter has no ONNX form of the operator {name}{where}; {hint}")
-    where = "" if translated is None else _line_of_node(program, lambda node: node.name == translated[1])
+    where = (translated and _line_of_node(program, lambda node: node.name == translated[1])) or ""
     last = causes[-1]
     return UnsupportedModel(
         f"PyTorch's exporter can't write the program as ONNX{where}: {type(last).__name__}: {_beginning(last)}"
     )
 
 
-def _line_of_node(program: ExportedProgram, is_meant: Callable[[torch.fx.Node], bool]) -> str:
-    """``, at net.py:12, ...``; empty if the node is not found."""
+def _line_of_node(program: ExportedProgram, is_meant: Callable[[torch.fx.Node], bool]) -> str | None:
+    """``, at net.py:12, ...``; empty if no line is known, None if there is no such node."""
     node = next(filter(is_meant, program.graph.nodes), None)
     line = "" if node is None else line_of(str(node.meta.get("stack_trace") or ""))
-    return f", at {line}" if line else ""
+    return None if node is None else f", at {line}" if line else ""
 
 
 def _line_of_error(error: BaseException) -> str:
