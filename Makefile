@@ -38,7 +38,7 @@ demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, 
 docs: $(VENV)/docs.stamp ## the documentation as a site, in docs/_build; a warning is an error
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 
-nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp ## all slow tests, fresh draws and eight hours of fuzzers, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
+nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp $(VENV)/torch.stamp ## all slow tests, fresh draws and eight hours of fuzzers, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
 	$(BIN)/python tests/nightly.py
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
@@ -85,6 +85,11 @@ $(VENV)/docs.stamp: $(VENV)/python.stamp pyproject.toml
 
 $(VENV)/fuzz.stamp: $(VENV)/dev.stamp
 	$(PIP) install --editable '.[fuzz]'
+	@touch $@
+
+# Tests of PyTorch programs are skipped without it.
+$(VENV)/torch.stamp: $(VENV)/dev.stamp
+	$(PIP) install --editable '.[torch]'
 	@touch $@
 
 $(VENV)/release.stamp: $(VENV)/python.stamp pyproject.toml

@@ -1,4 +1,4 @@
-"""Tilewright: a deep-learning compiler, from ONNX models to native code.
+"""Tilewright: a deep-learning compiler, from models of ONNX and PyTorch to native code.
 
     model = tilewright.compile("model.onnx")
     outputs = model.run(None, {"input": x})

@@ -28,7 +28,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.calling import CallingModel, Whole
 from tilewright.compilation import Options, Services
 from tilewright.driver import compile_graph
-from tilewright.frontend.api import FrontEnd, Source
+from tilewright.frontend.api import Examples, FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph, Node
@@ -61,6 +61,8 @@ MOST_EXTENT = 1 << 62
 def compile(
     model: object,
     *,
+    example_inputs: object = None,
+    dynamic_shapes: object = None,
     shapes: Mapping[str, Iterable[int | str]] | None = None,
     bounds: Mapping[str, Annotated[int, Within(0, MOST_EXTENT)]] | None = None,
     dynamic: Dynamic | str = Dynamic.AUTO,
@@ -80,15 +82,20 @@ def compile(
     settings: Settings | None = None,
     listener: Listener = ignore,
 ) -> CompiledModel:
-    """Compile an ONNX model for this machine or another ``target``.
+    """Compile a model for this machine or another ``target``.
 
-    ``model``: a path, the bytes of a file, a file open for reading bytes (``io.BytesIO``), or a ``ModelProto``.
+    ``model``: an ONNX model (a path, the bytes of a file, a file open for reading bytes such as ``io.BytesIO``, or a
+    ``ModelProto``), or a program of PyTorch (a module in evaluation mode, or an ``ExportedProgram``).
 
     ``frontends`` import models of other formats, and take precedence; ``operators`` define operators of other domains;
     ``alternatives`` are algorithms for single operators, chosen where they are estimated or measured to be faster, like
     the built-in ones; ``rules``: one or several files of rules, applied wherever they match, or with ``superopt`` where
     the search rates them as faster (proofs in them are replayed). All of these are also loaded from installed packages
     (``base.plugins``, ``docs/extending.md``).
+
+    ``example_inputs``: for a module of PyTorch, inputs to trace it with: a tensor, a tuple of positional ones, or a
+    mapping by name. ``dynamic_shapes``: its open dimensions, as ``torch.export.export`` takes them, or by name:
+    ``{"x": {0: "batch"}}``. Its weights are those at the time of the call (``docs/pytorch.md``).
 
     ``shapes``: shapes of inputs by name; ``bounds``: upper bounds of dimensions known only at run time, by name.
     ``dynamic``: one model for all sizes of these, or a version for each size (a ``SpecializingModel``). ``math``:
@@ -134,7 +141,10 @@ def compile(
         Precision.named(precision),
     )
     models = ModelCache.open(chosen, both)
-    compilation = _Compilation(opened(model, frontends, operators), options, chosen, listener, models)
+    given_examples = example_inputs is not None or dynamic_shapes is not None
+    examples = Examples(example_inputs, dynamic_shapes) if given_examples else None
+    source = opened(model, frontends, operators, examples=examples)
+    compilation = _Compilation(source, options, chosen, listener, models)
     _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
     if isolate:

@@ -9,6 +9,7 @@ from tilewright import interface
 from tilewright.backend.api import Backend, Code, Emission, Image
 from tilewright.backend.cpu.backend import CPU
 from tilewright.backend.cpu.image import main_for
+from tilewright.base.arrays import own
 from tilewright.base.checks import Checks
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
@@ -234,7 +235,7 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     policies = (options.math, options.checks, options.precision)
     values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
     manifest = interface.manifest(*values, main.dims, image.needs, limits, *policies)
-    executable = image.launch(manifest, list(constants.values()), options.threads)
+    executable = image.launch(manifest, [own(array) for array in constants.values()], options.threads)
     stored = (laid_out.layouts, laid_out.copies)
     graph, choices = laid_out.graph, planned.choices
     return Compiled(executable, image.objects, graph, main, planned.kernels, options, *stored, choices)

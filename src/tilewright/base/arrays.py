@@ -1,7 +1,7 @@
 """Allocates aligned memory for arrays, and makes random arrays as inputs of models and loop programs."""
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,3 +46,15 @@ def random_array(dtype: DType, shape: Sequence[int], generator: np.random.Genera
     """
     drawn = generator.standard_normal(shape) if dtype.is_float else generator.integers(0, 2, shape)
     return np.asarray(drawn, dtype.numpy)
+
+
+def own(array: Array) -> Array:
+    """``array``; a copy if its memory belongs to another library, whose users may write to it (a tensor's memory)."""
+    holder: object = array
+    while isinstance(holder, np.ndarray):
+        holder = cast(object, holder.base)
+    if holder is None or isinstance(holder, bytes | memoryview):
+        return array
+    copy = new_bytes(array.nbytes, "a constant").view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

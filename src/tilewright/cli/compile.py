@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tilewright.base.outputs import check_output
 from tilewright.base.sizes import format_size
+from tilewright.cli.exported import program_of
 from tilewright.cli.options import add_compile_arguments, compiled, file_path
 from tilewright.cli.output import emit
 from tilewright.cli.progress import reporting
@@ -25,6 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.tw",
         help="the artifact (default: MODEL.tw in the current folder)",
     )
+    parser.add_argument(
+        "--trust", action="store_true", help="read a .pt2 file of torch.export, which can run code in it"
+    )
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
@@ -37,7 +41,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     begin = time.perf_counter()
     errors = plain_console(stderr=True, quiet=options.quiet)
     with reporting(f"compiling {options.model}", errors) as listener:
-        model = compiled(options, listener)
+        model = compiled(options, listener, program=program_of(options.model, trusted=options.trust))
     made = time.perf_counter()
     model.save(path)
     workspace = model.executable.manifest.workspace

@@ -291,16 +291,19 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 
 def compiled(
-    options: argparse.Namespace, listener: Listener = ignore, settings: Settings | None = None
+    options: argparse.Namespace,
+    listener: Listener = ignore,
+    settings: Settings | None = None,
+    program: object = None,
 ) -> "CompiledModel":
-    """Compile the model that the arguments of ``add_compile_arguments`` name."""
+    """Compile the model that the arguments of ``add_compile_arguments`` name, or ``program`` in its place."""
     from tilewright.api import compile as compile_model
     from tilewright.isolation import Isolation
 
     given = {"memory": options.isolate_memory, "timeout": options.isolate_timeout}
     limits = {name: value for name, value in given.items() if value is not None}
     return compile_model(
-        options.model,
+        options.model if program is None else program,
         shapes=shapes(options.shapes),
         bounds=bounds(options.bounds),
         dynamic=options.dynamic,

@@ -100,6 +100,18 @@ class Coverage:
     refusals: tuple[Refusal, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Inputs with which a program is run once, to see what it computes.
+
+    ``inputs``: one value, a tuple or list by position, or a mapping by name. ``dynamic_shapes``: its open dimensions,
+    in the notation of its framework.
+    """
+
+    inputs: object = None
+    dynamic_shapes: object = None
+
+
 class Source(ABC):
     """A model given by the user. Nothing is read before a method is called, and each call reads it again."""
 

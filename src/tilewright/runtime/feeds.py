@@ -20,6 +20,7 @@ from tilewright.base.memory import out_of_memory
 from tilewright.base.names import nearest, readable, shown
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.runtime.manifest import TensorSpec
+from tilewright.runtime.tensors import array_of, is_tensor
 
 _DLPACK_HOST: Final = (1, 3, 11, 13)
 """DLPack device types in host memory: CPU, and pinned or managed memory of a GPU driver."""
@@ -144,12 +145,10 @@ class Feed:
         if device is not None and device()[0] not in _DLPACK_HOST:
             raise BadFeed(f"input {self.spec}: {_describe(value)} is not in host memory; move it, e.g. with .cpu()")
         try:
-            return _array_of_dlpack(value)
+            return array_of(value) if is_tensor(value) else _array_of_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
             raise BadFeed(
-                f"input {self.spec}: {_describe(value)} can't be read through DLPack ({error}); "
-                "give a NumPy array (of a torch tensor: .numpy(); "
-                "of bfloat16: .view(torch.int16).numpy().view(ml_dtypes.bfloat16))"
+                f"input {self.spec}: {_describe(value)} can't be read through DLPack ({error}); give a NumPy array"
             ) from error
 
     def _check_shape(self, array: Array) -> None:

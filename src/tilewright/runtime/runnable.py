@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
-from typing import Self, cast
+from typing import Self, cast, overload
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import given_feeds, given_names
 from tilewright.runtime.manifest import TensorSpec
 from tilewright.runtime.sizing import default_threads
+from tilewright.runtime.tensors import TensorType, is_tensor, tensors_of
 
 Outputs = Mapping[str, Array] | Sequence[Array]
 """Preallocated outputs: by name, or in the order of the outputs that a run returns."""
@@ -146,11 +147,22 @@ class RunnableModel:
         given = None if outputs is None else _by_name(outputs, names)
         return BoundModel(executable.manifest, executable.bind(feeds, given))
 
-    def __call__(self, *arrays: object) -> Array | tuple[Array, ...]:
-        """The outputs for inputs by position; a single output is returned without a tuple."""
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] # a tensor is an object, too
+        self, *arrays: TensorType
+    ) -> TensorType | tuple[TensorType, ...]: ...
+    @overload
+    def __call__(self, *arrays: object) -> Array | tuple[Array, ...]: ...
+    def __call__(self, *arrays: object) -> object:
+        """The outputs for inputs by position; a single output is returned without a tuple.
+
+        If an input is a tensor of PyTorch, the outputs are tensors. They have no gradient: a backward pass through them
+        raises ``BadInput``.
+        """
         feeds = self.by_name(arrays)
         results = _run(self._executable_for(feeds), feeds)
-        return results[0] if len(results) == 1 else tuple(results)
+        outputs = tensors_of(results, arrays) if any(map(is_tensor, arrays)) else results
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def _executable_for(self, feeds: Mapping[str, object]) -> Executable:
         """The executable for ``feeds``."""

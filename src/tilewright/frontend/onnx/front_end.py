@@ -41,7 +41,7 @@ class OnnxModel(Source):
 
     def load_around(self, shapes: GivenShapes, bounds: Mapping[str, int]) -> tuple[Graph, Kept | None]:
         """The graph without nodes of unknown operators, and these. Raises as ``load`` does."""
-        return importer.load_around(self.given, shapes, bounds, self.operators)
+        return importer.load_around(self._opened(), shapes, bounds, self.operators)
 
     def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
         return importer.inputs_of(self._opened(), shapes)

@@ -17,6 +17,7 @@ from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import readable
 from tilewright.frontend.api import Coverage, GivenShapes, OperatorCount, Refusal
 from tilewright.frontend.onnx.read import importer, protos
+from tilewright.frontend.onnx.read.external_data import Outside
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.onnx.read.inference import inferred_types
 from tilewright.frontend.onnx.read.order import sort_nodes
@@ -28,8 +29,9 @@ def coverage(
     source: str | os.PathLike[str] | onnx.ModelProto,
     shapes: GivenShapes | None = None,
     operators: Sequence[OnnxOperator] = (),
+    outside: Outside | None = None,
 ) -> Coverage:
-    """The coverage of the model; ``operators``: in addition to the known ones.
+    """The coverage of the model; ``operators``: in addition to the known ones; ``outside``: see ``importer.load``.
 
     Raises ``BadInput`` if it can't be read, or is invalid outside of its nodes.
     """
@@ -41,7 +43,7 @@ def coverage(
     sort_nodes(model.graph)
     places = {_place(node): _operator(node) for node in model.graph.node}
     counts = Counter(_operator(node) for node in model.graph.node)
-    examination = _Examination(model, partial(importer.load, model, shapes, operators=operators))
+    examination = _Examination(model, partial(importer.load, model, shapes, operators=operators, outside=outside))
     refusals = examination.refusals()
     refused = Counter(refusal.operator for refusal in refusals)
     counted = (OperatorCount(name, counts[name], refused[name]) for name in sorted(counts))

@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import onnx
 
@@ -37,6 +37,19 @@ _BITS: dict[int, int] = {
     **dict.fromkeys((onnx.TensorProto.INT2, onnx.TensorProto.UINT2), 2),
 }
 """Bits of element types that share bytes."""
+
+
+class Outside(Protocol):
+    """Where the bytes of tensors are that are not in the model."""
+
+    def check(self, model: onnx.ModelProto, budget: Budget) -> None:
+        """Check all references of ``model``'s tensors, and count their bytes, before any is read. Raises
+        ``BadInput``."""
+        ...
+
+    def read(self, tensor: onnx.TensorProto, place: str) -> Bytes:
+        """The bytes of a checked tensor; read-only. Raises ``BadInput``."""
+        ...
 
 
 class ExternalData:
@@ -180,7 +193,7 @@ class _Range:
 def _range(tensor: onnx.TensorProto, place: str) -> _Range:
     """The range of the bytes of ``tensor``, by its number of elements. Raises ``InvalidModel`` or ``ResourceLimit``."""
     source = _source(tensor, place)
-    wanted = _byte_count(tensor, place)
+    wanted = byte_count(tensor, place)
     if source.length not in (None, wanted):
         raise InvalidModel(
             f"{place}: its external data has length {source.length}, and {list(tensor.dims)} elements take {wanted} "
@@ -203,6 +216,11 @@ def _source(tensor: onnx.TensorProto, place: str) -> _Source:
     return _Source(given["location"], _number(given, "offset", place), length)
 
 
+def location_of(tensor: onnx.TensorProto, place: str) -> str:
+    """Where the model says that the bytes of an external tensor are. Raises ``InvalidModel``."""
+    return _source(tensor, place).location
+
+
 def _number(given: dict[str, str], key: str, place: str) -> int:
     text = given.get(key, "0")
     if not (text.isascii() and text.isdigit() and len(text) < 20):
@@ -210,7 +228,8 @@ def _number(given: dict[str, str], key: str, place: str) -> int:
     return int(text)
 
 
-def _byte_count(tensor: onnx.TensorProto, place: str) -> int:
+def byte_count(tensor: onnx.TensorProto, place: str) -> int:
+    """The number of bytes of the elements of ``tensor``. Raises ``InvalidModel`` or ``ResourceLimit``."""
     if any(extent < 0 for extent in tensor.dims):
         raise InvalidModel(f"{place} has the shape {list(tensor.dims)}; extents are not negative")
     check_size(tuple(tensor.dims), place)

@@ -21,7 +21,7 @@ from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, nearest, readable
 from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read import protos
-from tilewright.frontend.onnx.read.external_data import ExternalData
+from tilewright.frontend.onnx.read.external_data import ExternalData, Outside
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found
 from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
@@ -32,6 +32,7 @@ from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, 
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
+from tilewright.frontend.onnx.read.user_lines import with_line
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.ops import Attribute, Operator, Trait
 from tilewright.ops.operator import require
@@ -64,15 +65,17 @@ def load(
     bounds: Mapping[str, int] | None = None,
     most_bytes: int | None = None,
     operators: Sequence[OnnxOperator] = (),
+    outside: Outside | None = None,
 ) -> Graph:
     """The graph of an ONNX model: a path or a ``ModelProto``; ``operators``: of other domains, or other meanings.
+    ``outside``: the source of external data; by default files in the model's folder, and none for a ``ModelProto``.
 
     ``shapes`` gives the shapes of inputs by name; a str names a dimension known only at run time, and ``bounds`` its
     upper bound. ``most_bytes``: maximum of all constants together; by default available memory. Raises ``InvalidModel``
     if the file is missing or malformed, ``UnsupportedModel`` if it can't be compiled, ``ResourceLimit`` for too large
     tensors and functions, ``UntrustedData`` for external data outside of the model's folder.
     """
-    return _loaded(_model_of(source), source, shapes or {}, bounds or {}, most_bytes, operators)
+    return _loaded(_model_of(source), source, shapes or {}, bounds or {}, most_bytes, operators, outside)
 
 
 def load_around(
@@ -100,9 +103,11 @@ def _loaded(
     bounds: Mapping[str, int],
     most_bytes: int | None,
     operators: Sequence[OnnxOperator],
+    outside: Outside | None = None,
 ) -> Graph:
-    """The graph of ``model``, whose external data are beside ``source``."""
-    outside = None if isinstance(source, onnx.ModelProto) else ExternalData(Path(source).parent)
+    """The graph of ``model``, whose external data are those of ``outside``, or beside ``source``."""
+    if outside is None and not isinstance(source, onnx.ModelProto):
+        outside = ExternalData(Path(source).parent)
     import_within = partial(_import, model, outside, most_bytes, shapes, operators)
     given = SymbolicValues(bounds)
     try:
@@ -115,7 +120,7 @@ def _loaded(
 
 def _import(
     model: onnx.ModelProto,
-    outside: ExternalData | None,
+    outside: Outside | None,
     most_bytes: int | None,
     shapes: GivenShapes,
     operators: Sequence[OnnxOperator],
@@ -247,7 +252,12 @@ class _Importer:
             if not names and node.output:
                 continue  # its result is not accessible
             start = len(self.nodes)
-            results = self._results(node, len(names), scope, place)
+            try:
+                results = self._results(node, len(names), scope, place)
+            except (InvalidModel, UnsupportedModel) as error:
+                if scope is not self.top:
+                    raise
+                raise type(error)(with_line(str(error), node)) from error
             self._note_four_bits(node, results, scope, place)
             self._bind(names, results, scope, start, place)
 
