@@ -2023,7 +2023,7 @@ MUTANTS = (
     Mutant(
         "texts of errors may have any length",
         "base/errors.py",
-        "printable(bounded(text, MOST_CHARACTERS))",
+        "bounded(printable(text), self.most_characters)",
         "printable(text)",
         ("tests/test_wrong_arguments.py",),
     ),

@@ -9,11 +9,13 @@ They are passed when a model is opened, and valid for that model only.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import onnx
+
 from tilewright.base.errors import TilewrightError, UnsupportedModel
-from tilewright.base.names import readable
+from tilewright.base.names import nearest, readable
 from tilewright.base.plugins import installed
 from tilewright.frontend.onnx.read.protos import own_domain
-from tilewright.frontend.onnx.read.rules import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules import RULES, Request, Rule, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops import Operator, find
 
@@ -81,3 +83,17 @@ def operator_of(given: OnnxOperator) -> Operator | None:
     """The operator that a node becomes, if ``given`` defines it."""
     rule = given.rule
     return rule.operator if isinstance(rule, Rule) and isinstance(rule.operator, Operator) else None
+
+
+def unsupported(node: onnx.NodeProto, place: str) -> UnsupportedModel:
+    """The error for an operator that is not known."""
+    if own_domain(node.domain):
+        domain = readable(node.domain)
+        ways = f"give {readable(node.op_type)} by operators= (docs/extending.md), or export with ONNX's own operators"
+        return UnsupportedModel(f"{place}: operators of the domain {domain} are not supported; {ways}")
+    near = nearest(node.op_type, RULES)
+    if onnx.defs.has(node.op_type):
+        hint = "express it by others, or put it in a domain of your own and give it by operators= (docs/extending.md)"
+    else:
+        hint = f"did you mean {' or '.join(near)}?" if near else "ONNX has no operator of that name"
+    return UnsupportedModel(f"{place}: operator {readable(node.op_type)} is not supported; {hint}")
