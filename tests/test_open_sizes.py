@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from tests.test_computed_shapes import CHECKED, INDICES, SHAPE_OF_X, check, integers, model, node
-from tilewright.base.errors import BadFeed, UnsupportedModel
+from tilewright.base.errors import BadFeed, InvalidModel, UnsupportedModel
 from tilewright.specialize import SpecializingModel
 
 IMAGE = {"x": ["b", 2, "h", "w"]}
@@ -259,3 +259,28 @@ def test_loops_that_can_not_be_unrolled() -> None:
         tilewright.compile(scan("n"), dynamic="symbolic")
     with pytest.raises(UnsupportedModel, match="100000 steps of 1 nodes are more than the 16384 nodes"):
         tilewright.compile(scan(100_000))
+
+
+def unet() -> onnx.ModelProto:
+    """The way up has a height of ``h // 4 * 2``, what comes from the left of ``h // 2``."""
+    nodes = [
+        node("AveragePool", ["x"], ["half"], kernel_shape=[2], strides=[2]),
+        node("AveragePool", ["half"], ["quarter"], kernel_shape=[2], strides=[2]),
+        node("Resize", ["quarter", "", "scales"], ["up"], mode="nearest"),
+        node("Concat", ["up", "half"], ["both"], axis=1),
+        node("Sub", ["up", "half"], ["y"]),
+    ]
+    return model(nodes, {"x": ["b", 2, "h"]}, ["both", "y"], {"scales": floats(1, 1, 2)})
+
+
+def test_extents_that_must_be_equal() -> None:
+    check(unet(), [{"b": 2, "h": 4}, {"b": 0, "h": 12}, {"b": 1, "h": 21}], {})
+    compiled = tilewright.compile(unet(), threads=1, settings=CHECKED)
+    with pytest.raises(BadFeed, match=r"extent '.*h // 4.*' is -1, but the model was compiled for 0 or more"):
+        compiled(np.zeros((1, 2, 6), np.float32))
+
+
+def test_extents_that_always_differ() -> None:
+    nodes = [node("Concat", ["x", "x"], ["twice"], axis=0), node("Concat", ["twice", "x"], ["y"], axis=1, name="c")]
+    with pytest.raises(InvalidModel, match=r"node c \(Concat\)"):
+        tilewright.compile(model(nodes, {"x": ["n", 3]}, ["y"], {}), dynamic="symbolic")

@@ -1476,8 +1476,8 @@ MUTANTS = (
     Mutant(
         "names: extents of a model have the names of its dimensions",
         "frontend/onnx/read/given_shapes.py",
-        'extents = {label: Extent(f"n{number}", label=label) for number, label in enumerate(labels)}',
-        "extents = {label: Extent(label) for label in labels}",
+        'Extent(f"n{number}", label=label, least=least.get(label, 0))',
+        "Extent(label, least=least.get(label, 0))",
         (f"{_NAMES}::test_dimensions_called_like_loops",),
     ),
     Mutant(

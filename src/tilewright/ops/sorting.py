@@ -72,8 +72,7 @@ def top_k(x: Tensor, *, k: int | Expr, axis: int = -1, largest: bool = True) -> 
     """
     at = normalize_axis(axis, x.ndim)
     count, wanted = x.shape[at], as_expr(k)
-    is_known = isinstance(count, Const) and isinstance(wanted, Const)
-    if is_known and not 0 <= wanted.value <= count.value:
+    if isinstance(count, Const) and isinstance(wanted, Const) and not 0 <= wanted.value <= count.value:
         raise BadProgram(f"TopK: k = {k} is out of range for dimension {at} of {x}")
     others = (*x.shape[:at], *x.shape[at + 1 :])
     inserts = isinstance(wanted, Const) and wanted.value <= INSERTION_LIMIT

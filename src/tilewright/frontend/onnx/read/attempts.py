@@ -10,12 +10,15 @@ refuses other inputs. So an extent is assumed not to be 0 only if the model does
 cache of keys starts at 0.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend.onnx.read.symbolic_values import Assumed, SymbolicValues
 from tilewright.graph import Graph
+from tilewright.symbolic.expr import Binary, Const, Expr
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import walk
 
 Import = Callable[[SymbolicValues], Graph]
 
@@ -55,13 +58,13 @@ class _Attempt:
             return None
 
     def relaxed(self, graph: Graph) -> Graph:
-        """``graph`` without the assumption that an extent is not 0, for each where that can be."""
+        """``graph`` without the assumption that an extent is not 0, for each where this changes no shape."""
         attempt = self
         for name in list(self.assumed.least)[:MOST_RELAXED]:
             least = {other: least for other, least in attempt.assumed.least.items() if other != name}
             weaker = replace(attempt, assumed=replace(attempt.assumed, least=least))
             found = weaker.graph_if_it_fits()
-            if found is not None:
+            if found is not None and _operations(found) <= _operations(graph):
                 attempt, graph = weaker, found
         return graph
 
@@ -73,9 +76,29 @@ def import_assuming_least(import_within: Import, most: Mapping[str, int], extent
     """
     inhabited = dict.fromkeys(extents, 1)
     assumptions = [Assumed(), *([Assumed(inhabited), Assumed(inhabited, aligned=True)] if extents else [])]
-    *first, last = [_Attempt(import_within, most, assumed) for assumed in assumptions]
-    for attempt in first:
+    attempts = [_Attempt(import_within, most, assumed) for assumed in assumptions]
+    found: Graph | None = None
+    for attempt in attempts[:-1]:
         graph = attempt.graph_if_it_fits()
-        if graph is not None:
+        if graph is not None and not _divides(graph):
             return attempt.relaxed(graph)
-    return last.relaxed(last.graph())
+        found = found or graph
+    return found or attempts[-1].relaxed(attempts[-1].graph())
+
+
+def _extents(graph: Graph) -> Iterator[Expr]:
+    return (extent for node in graph.nodes for value in node.outputs for extent in value.shape)
+
+
+def _operations(graph: Graph) -> int:
+    """The operations in all shapes."""
+    return sum(1 for extent in _extents(graph) for _ in walk(extent))
+
+
+def _divides(graph: Graph) -> bool:
+    """Whether an extent is divided by one that may be 0: then ``b * n // b`` is not known to be ``n``."""
+    return any(
+        isinstance(part, Binary) and part.op in (BinaryOp.FLOORDIV, BinaryOp.MOD) and not isinstance(part.b, Const)
+        for extent in _extents(graph)
+        for part in walk(extent)
+    )

@@ -79,6 +79,11 @@ class SymbolicValues:
         if low is None or low < 0:
             self.limits[Limit(extent)] = None
 
+    def differ(self, a: Expr, b: Expr) -> bool:
+        """Whether two extents are known to differ, for all inputs."""
+        low, high = interval(simplify(a - b, self.bounds), self.bounds)
+        return (low is not None and low > 0) or (high is not None and high < 0)
+
     def equate(self, a: Expr, b: Expr) -> None:
         """Let the runtime refuse inputs for which two extents differ."""
         difference = simplify(a - b, self.bounds)

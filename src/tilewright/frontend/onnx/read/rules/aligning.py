@@ -63,7 +63,7 @@ def _are_alike(extents: Sequence[Expr]) -> bool:
 
 def _declared(importer: Importer, value: Value, shape: Shape, place: str) -> Value:
     differing = [(own, wanted) for own, wanted in zip(value.shape, shape, strict=True) if not same_extent(own, wanted)]
-    if not differing or any(isinstance(own, Const) and isinstance(wanted, Const) for own, wanted in differing):
+    if not differing or any(importer.symbolic.differ(own, wanted) for own, wanted in differing):
         return value
     for own, wanted in differing:
         importer.symbolic.equate(own, wanted)
