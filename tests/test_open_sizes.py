@@ -1,5 +1,7 @@
 """Models whose sizes are computed from open dimensions, compiled once, against ONNX Runtime at many sizes."""
 
+from itertools import product
+
 import numpy as np
 import onnx
 import pytest
@@ -24,8 +26,16 @@ def resized(constants: dict[str, np.ndarray], sizes: list[onnx.NodeProto], **att
     return model([*sizes, node("Resize", given, ["y"], **attributes)], IMAGE, ["y"], constants)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("coordinates", COORDINATES)
+USUAL = [("nearest", "half_pixel"), ("linear", "half_pixel"), ("linear", "align_corners")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "coordinates"),
+    [
+        way if way in USUAL else pytest.param(*way, marks=pytest.mark.slow)
+        for way in product(["nearest", "linear", "cubic"], COORDINATES)
+    ],
+)
 def test_resizing_to_sizes_that_the_other_input_has(mode: str, coordinates: str) -> None:
     """As a decoder does: the batch and the channels of x, and the height and width of z."""
     nodes = [
@@ -39,7 +49,7 @@ def test_resizing_to_sizes_that_the_other_input_has(mode: str, coordinates: str)
     check(proto, sizes, {})
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize("mode", ["nearest", pytest.param("linear", marks=pytest.mark.slow)])
 def test_resizing_to_a_fixed_size_and_by_scales(mode: str) -> None:
     options = {"mode": mode, "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
     fixed = [node("Shape", ["x"], ["s"], end=2), node("Concat", ["s", "size"], ["wanted"], axis=0)]
@@ -56,6 +66,7 @@ def test_only_the_batch_is_open() -> None:
     check(proto, [{"b": 1}, {"b": 3}], {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("attribute", "value"), [("antialias", 1), ("exclude_outside", 1)])
 def test_filters_that_are_normalized(attribute: str, value: int) -> None:
     proto = resized({"scales": floats(1, 1, 0.5, 0.5)}, [], mode="cubic", **{attribute: value})
@@ -88,9 +99,8 @@ def test_slices_from_minus_n() -> None:
     ]
     constants = {**INDICES, "end": integers(2**62)}
     proto = model(nodes, {"x": ["b", "n"], "z": ["b", "m"]}, ["y"], constants)
-    compiled = tilewright.compile(proto, threads=1, settings=CHECKED)
+    compiled = check(proto, [{"b": 1, "n": 2, "m": 7}, {"b": 0, "n": 5, "m": 5}, {"b": 2, "n": 6, "m": 0}], {})
     assert not isinstance(compiled, SpecializingModel)
-    check(proto, [{"b": 1, "n": 2, "m": 7}, {"b": 0, "n": 5, "m": 5}, {"b": 2, "n": 6, "m": 0}], {})
     with pytest.raises(BadFeed, match="extent 'n' is 0, but the model was compiled for 1 or more"):
         compiled(np.zeros((1, 0), np.float32), np.zeros((1, 3), np.float32))
 
@@ -120,8 +130,7 @@ def test_products_are_divided_again() -> None:
         node("Add", ["x", "ones"], ["y"]),
     ]
     proto = model(nodes, {"x": ["b", "n"]}, ["y"], {**INDICES, "one": floats(1)})
-    check(proto, [{"b": 2, "n": 3}, {"b": 1, "n": 1}, {"b": 4, "n": 0}], {})
-    compiled = tilewright.compile(proto, threads=1, settings=CHECKED)
+    compiled = check(proto, [{"b": 2, "n": 3}, {"b": 1, "n": 1}, {"b": 4, "n": 0}], {})
     assert [spec.shape for spec in compiled.outputs] == [("b", "n")]
     with pytest.raises(BadFeed, match="extent 'b' is 0, but the model was compiled for 1 or more"):
         compiled(np.zeros((0, 3), np.float32))
@@ -148,8 +157,7 @@ def test_a_shift_by_reshapes() -> None:
     constants = {**INDICES, "two": integers(2), "pads": integers(0, 0, 1, 0, 0, 0), "end": integers(2**62)}
     table = np.random.default_rng(0).standard_normal((4, 63)).astype(np.float32)
     proto = model(nodes, {"x": ["b", "n", 4]}, ["y"], {**constants, "table": table, "axis2": integers(2)})
-    assert not isinstance(tilewright.compile(proto, threads=1), SpecializingModel)
-    check(proto, [{"b": b, "n": n} for b, n in ((1, 1), (2, 5), (3, 16))], {})
+    assert not isinstance(check(proto, [{"b": b, "n": n} for b, n in ((1, 1), (2, 5), (3, 16))], {}), SpecializingModel)
 
 
 def test_padding_to_whole_windows() -> None:
@@ -164,16 +172,16 @@ def test_padding_to_whole_windows() -> None:
         node("ReduceMax", ["w"], ["y"], axes=[-1], keepdims=0),
     ]
     constants = {**INDICES, "eight": np.array(8), "zeros": integers(0, 0, 0), "windows": integers(0, -1, 8)}
-    check(model(nodes, {"x": ["b", "n"]}, ["y", "p"], constants), [{"b": 2, "n": n} for n in (1, 7, 8, 9, 24)], {})
+    check(model(nodes, {"x": ["b", "n"]}, ["y", "p"], constants), [{"b": 2, "n": n} for n in (1, 8, 17)], {})
 
 
 @pytest.mark.parametrize("k", [3, 40])
 def test_the_best_of_an_open_dimension(k: int) -> None:
     nodes = [node("TopK", ["x", "k"], ["values", "places"], axis=1)]
     proto = model(nodes, {"x": ["b", "n", 2]}, ["values", "places"], {"k": integers(k)})
-    check(proto, [{"b": 2, "n": k}, {"b": 1, "n": k + 1}, {"b": 2, "n": 100}], {})
+    compiled = check(proto, [{"b": 2, "n": k}, {"b": 1, "n": k + 1}, {"b": 2, "n": 100}], {})
     with pytest.raises(BadFeed, match=f"extent 'n - {k}' is -1"):
-        tilewright.compile(proto, threads=1)(np.zeros((1, k - 1, 2), np.float32))
+        compiled(np.zeros((1, k - 1, 2), np.float32))
 
 
 def test_all_of_an_open_dimension_sorted() -> None:
@@ -274,8 +282,7 @@ def unet() -> onnx.ModelProto:
 
 
 def test_extents_that_must_be_equal() -> None:
-    check(unet(), [{"b": 2, "h": 4}, {"b": 0, "h": 12}, {"b": 1, "h": 21}], {})
-    compiled = tilewright.compile(unet(), threads=1, settings=CHECKED)
+    compiled = check(unet(), [{"b": 2, "h": 4}, {"b": 0, "h": 12}, {"b": 1, "h": 21}], {})
     with pytest.raises(BadFeed, match=r"extent '.*h // 4.*' is -1, but the model was compiled for 0 or more"):
         compiled(np.zeros((1, 2, 6), np.float32))
 
