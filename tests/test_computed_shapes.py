@@ -39,7 +39,9 @@ def model(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def check(proto: onnx.ModelProto, sizes: Sequence[Extents], bounds: Extents, tolerance: float = 1e-4) -> None:
+def check(
+    proto: onnx.ModelProto, sizes: Sequence[Extents], bounds: Extents, tolerance: float = 1e-4
+) -> tilewright.CompiledModel:
     """Compiled once, with bounds checks, the model gives what ONNX Runtime does, at all sizes."""
     compiled = tilewright.compile(proto, bounds=bounds, threads=1, settings=CHECKED)
     for extents in sizes:
@@ -47,6 +49,7 @@ def check(proto: onnx.ModelProto, sizes: Sequence[Extents], bounds: Extents, tol
         for ours, theirs in zip(compiled.run(None, feeds), run_onnxruntime(proto, feeds), strict=True):
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), extents
             np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance, err_msg=str(extents))
+    return compiled
 
 
 def random_feeds(proto: onnx.ModelProto, extents: Extents) -> dict[str, Array]:

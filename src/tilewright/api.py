@@ -163,8 +163,9 @@ def compile(
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 
-_TRIED = (64, 1, 7, 224)
-"""Sizes for a trial whether a model can be compiled at all."""
+_TRIED = (64, 1, 7, 224, 1024, 16384)
+"""Sizes for a trial whether a model can be compiled at all. Small ones lie within tables of positions; large ones
+are more than windows reach over, one after the other: convolutions over samples of sound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import RESERVED, Names, identifier, readable
 from tilewright.base.numerics import Math, Precision
+from tilewright.base.remedies import by_bounds
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
@@ -327,10 +328,10 @@ def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _P
 def _fits(planned: _Planned, limit: int) -> bool:
     """Whether the plan is within ``limit`` bytes. Raises ``UnsupportedModel`` if that depends on inputs."""
     if planned.code.needs.more_workspace != ZERO:
-        names = ", ".join(given_name(dim.var) for dim in planned.main.dims if dim.bound is None)
+        names = [given_name(dim.var) for dim in planned.main.dims if dim.bound is None]
         raise UnsupportedModel(
-            f"memory_limit={limit} can't be kept: the workspace depends on {names}, which has no upper bound; "
-            "give bounds=, or shapes="
+            f"memory_limit={limit} can't be kept: the workspace depends on {', '.join(names)}, which has no "
+            f"upper bound; give {by_bounds(names)}, or shapes="
         )
     return planned.bytes <= limit
 

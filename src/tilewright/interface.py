@@ -85,7 +85,7 @@ class _Symbols:
     """The symbols of a manifest; those of dimensions come first, as the ABI requires."""
 
     def __init__(self, dims: Sequence[Dim]) -> None:
-        self.listed = {dim.var.given: Symbol(dim.var.given, 0, dim.bound) for dim in dims}
+        self.listed = {dim.var.given: Symbol(dim.var.given, dim.var.least, dim.bound) for dim in dims}
         self._computed: dict[Expr, str] = {}
 
     def spec(self, value: Value) -> TensorSpec:

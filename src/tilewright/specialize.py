@@ -16,6 +16,7 @@ from tilewright.base.choices import Choice
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
 from tilewright.base.numerics import Math, Precision
+from tilewright.base.remedies import by_bounds, by_shapes
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
@@ -226,7 +227,13 @@ class SpecializingModel(CompiledModel):
         """The explanation of the version used last, if there is one, and the treatment of each run-time extent."""
         made = self._versions.all()
         seen = "; ".join(show(sizes) for sizes, _ in made) or "none"
-        step = "give shapes= for one size" if self._reason == ASKED else "give shapes=, or bounds= if these are missing"
+        one_size = by_shapes({spec.name: spec.shape for spec in self._inputs})
+        limits = by_bounds(symbol.name for symbol in self._symbols if symbol.maximum is None)
+        step = (
+            f"give {one_size} for one size"
+            if self._reason == ASKED
+            else f"give {one_size}, or {limits} if that is missing"
+        )
         reason = f"a version is compiled for each size, as {self._reason} (made: {seen})"
         extents = tuple(Finding("run-time extent", symbol.name, reason, step) for symbol in self._symbols)
         if not made:

@@ -1505,8 +1505,8 @@ MUTANTS = (
     Mutant(
         "names: extents of a model have the names of its dimensions",
         "frontend/onnx/read/given_shapes.py",
-        'extents = {label: Extent(f"n{number}", label=label) for number, label in enumerate(labels)}',
-        "extents = {label: Extent(label) for label in labels}",
+        'Extent(f"n{number}", label=label, least=least.get(label, 0))',
+        "Extent(label, least=least.get(label, 0))",
         (f"{_NAMES}::test_dimensions_called_like_loops",),
     ),
     Mutant(
@@ -2103,7 +2103,7 @@ MUTANTS = (
     Mutant(
         "texts of errors may have any length",
         "base/errors.py",
-        "printable(bounded(text, MOST_CHARACTERS))",
+        "bounded(printable(text), self.most_characters)",
         "printable(text)",
         ("tests/test_wrong_arguments.py",),
     ),

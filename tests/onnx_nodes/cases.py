@@ -26,6 +26,7 @@ PARAMETERS: Mapping[str, Mapping[int, str]] = {
     "DFT": {1: "length", 2: "axis"},
     "Dropout": {1: "ratio", 2: "mode"},
     "Expand": {1: "shape"},
+    "Loop": {0: "steps", 1: "condition"},
     "MaxUnpool": {2: "shape"},
     "NonMaxSuppression": {2: "count"},
     "OneHot": {1: "depth"},

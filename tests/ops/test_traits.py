@@ -27,17 +27,19 @@ ATTRIBUTES: Mapping[str, Mapping[str, Attribute]] = {
     "BitShift": {"direction": "LEFT"},
     "Cast": {"to": i32},
     "Concat": {"axis": 1},
+    "Declared": {"shape": SHAPE},
     "IntegerPower": {"exponent": 3},
     "Reshape": {"shape": (4, 6)},
 }
 """Where they are needed."""
-LIKE_ELEMENTWISE = frozenset({"Squeeze", "TensorScatter"})
-"""With inputs of this shape: there is nothing to squeeze, and all is overwritten."""
+LIKE_ELEMENTWISE = frozenset({"Declared", "Squeeze", "TensorScatter"})
+"""With inputs of this shape: it is declared again, there is nothing to squeeze, and all is overwritten."""
 MOVES: Mapping[str, tuple[int, Shape, Mapping[str, Attribute]]] = {
     "Concat": (3, SHAPE, {"axis": 1}),
     "Copy": (1, SHAPE, {}),
     "Expand": (1, SHAPE, {"shape": (5, 2, 3, 4)}),
     "Flatten": (1, SHAPE, {}),
+    "Declared": (1, SHAPE, {"shape": SHAPE}),
     "Identity": (1, SHAPE, {}),
     "PhasesToSpace": (1, (2, 8, 3, 2), {"strides": (2, 2), "offsets": (0, 1), "spatial": (6, 3)}),
     "Repeat": (1, SHAPE, {"axis": 1, "times": 2}),

@@ -6,17 +6,23 @@
 - ``InternalError``: a fault of Tilewright.
 """
 
+from typing import ClassVar
+
 from tilewright.base.names import bounded, printable
 
-MOST_CHARACTERS = 16_000
+MOST_CHARACTERS = 2_000
 """Maximum length of a message: names in models may have megabytes, and there may be a million of them."""
+MOST_OF_PROGRAM = 16_000
+"""The same where a program is part of the message: its author wants to see the marked place."""
 
 
 class TilewrightError(Exception):
     """Base of every error that Tilewright raises on purpose. Its text is printable and of bounded length."""
 
+    most_characters: ClassVar[int] = MOST_CHARACTERS
+
     def __init__(self, text: str = "") -> None:
-        super().__init__(printable(bounded(text, MOST_CHARACTERS)))
+        super().__init__(bounded(printable(text), self.most_characters))
 
 
 class BadInput(TilewrightError):
@@ -116,6 +122,8 @@ class ScheduleError(TilewrightError):
 
     The text has the primitive, the reason, and the program with the place marked.
     """
+
+    most_characters = MOST_OF_PROGRAM
 
 
 class MeasureError(TilewrightError):

@@ -74,11 +74,16 @@ def printable(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
+_NOTE = 60
+"""Characters for how many are left out."""
+
+
 def bounded(text: str, limit: int) -> str:
-    """``text``, or its beginning and end with the number of characters left out between."""
+    """``text``; if it has more than ``limit`` characters, its beginning and end, and how many are left out between."""
     if len(text) <= limit:
         return text
-    head, tail = limit * 3 // 4, limit // 4
+    room = limit - _NOTE
+    head, tail = room * 3 // 4, room // 4
     return f"{text[:head]} ... ({len(text) - head - tail} characters left out) ... {text[-tail:]}"
 
 

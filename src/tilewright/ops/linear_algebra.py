@@ -24,7 +24,7 @@ def determinant(x: Tensor) -> Tensor:
         raise BadProgram(f"Det of {x}: square matrices of floats are needed")
     extent = x.shape[-1]
     if not isinstance(extent, Const):
-        raise Unsupported(f"Det: extent {extent} of {x} is known at run time only; give it by shapes=")
+        raise Unsupported(f"Det: extent {extent} of {x} is known at run time only")
     wide = accumulator(x.dtype)
     size = int(extent.value)
     start = tensor(x.shape, lambda index: cast(x[index], wide))

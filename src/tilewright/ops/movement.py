@@ -104,6 +104,14 @@ def without_axes(x: Tensor, axes: Collection[int]) -> Tensor:
     return tensor(tuple(x.shape[p] for p in kept), body)
 
 
+@operator("Declared", FusionKind.VIEW, Trait.MOVES)
+def declared(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
+    """``x`` with other expressions for its extents; the conditions of the graph say that they are equal."""
+    if len(shape) != x.ndim:
+        raise BadProgram(f"Declared: {x} has not {len(shape)} dimensions")
+    return tensor(tuple(map(as_expr, shape)), lambda index: x[index])
+
+
 @operator("Transpose", FusionKind.VIEW, Trait.MOVES, _transposed)
 def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
     """Dimension ``p`` of the result is dimension ``perm[p]`` of ``x``; without ``perm``, reversed."""

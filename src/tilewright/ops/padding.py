@@ -8,8 +8,8 @@ from tilewright.ops.batches import all_but
 from tilewright.ops.build import Index, choice, tensor
 from tilewright.ops.operator import Attributes, Batch, FusionKind, Trait, operator
 from tilewright.ops.shapes import nearest_index, show, simplified
-from tilewright.symbolic.expr import ZERO, Const, Expr, const, maximum, minimum, select
-from tilewright.symbolic.traversal import all_of
+from tilewright.symbolic.expr import ZERO, Const, Expr, Var, const, maximum, minimum, select
+from tilewright.symbolic.traversal import all_of, vars_in
 from tilewright.tensor.ir import Tensor
 
 
@@ -55,16 +55,22 @@ def _padded(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch 
 
 @operator("Pad", FusionKind.INJECTIVE, Trait.RELOCATES, batched=_padded)
 def pad(
-    x: Tensor, value: Tensor | None = None, *, before: Sequence[int], after: Sequence[int], mode: str = "constant"
+    x: Tensor,
+    value: Tensor | None = None,
+    *,
+    before: Sequence[int | Expr],
+    after: Sequence[int | Expr],
+    mode: str = "constant",
 ) -> Tensor:
-    """``before`` and ``after`` elements added to each dimension; negative numbers first crop.
+    """``before`` and ``after`` elements added to each dimension; negative numbers first crop, and no
+    expression is negative.
 
     ``mode``: a value of ``Mode``: pad with ``value`` (or 0), or with elements of the cropped tensor.
     """
     if len(before) != x.ndim or len(after) != x.ndim:
         raise BadProgram(f"Pad of {x}: {len(before)} and {len(after)} pads for {x.ndim} dimensions")
     kind = choice(Mode, mode, "Pad: the mode")
-    cores = [simplified(e + min(b, 0) + min(a, 0)) for e, b, a in zip(x.shape, before, after, strict=True)]
+    cores = [simplified(e + _cropped(b) + _cropped(a)) for e, b, a in zip(x.shape, before, after, strict=True)]
     _check_cores(x, cores, before, after, kind)
     shape = tuple(simplified(e + b + a) for e, b, a in zip(x.shape, before, after, strict=True))
     if kind is Mode.CONSTANT:
@@ -72,16 +78,34 @@ def pad(
     return _with_own_elements(x, before, after, shape, cores, _SOURCES[kind])
 
 
-def _check_cores(x: Tensor, cores: Sequence[Expr], before: Sequence[int], after: Sequence[int], mode: Mode) -> None:
+def _cropped(pad: int | Expr) -> int:
+    """The elements taken off, as a negative number."""
+    return min(pad, 0) if isinstance(pad, int) else 0
+
+
+def _adds(pad: int | Expr) -> bool:
+    """Whether elements may be added."""
+    return not isinstance(pad, int) or pad > 0
+
+
+def _dims(before: Sequence[int | Expr]) -> frozenset[Var]:
+    return vars_in(pad for pad in before if isinstance(pad, Expr))
+
+
+def _check_cores(
+    x: Tensor, cores: Sequence[Expr], before: Sequence[int | Expr], after: Sequence[int | Expr], mode: Mode
+) -> None:
     for axis, core in enumerate(cores):
         if isinstance(core, Const) and core.value < 0:
-            raise BadProgram(f"Pad takes {-min(before[axis], 0) - min(after[axis], 0)} elements off axis {axis} of {x}")
-        if core == ZERO and mode is not Mode.CONSTANT and max(before[axis], after[axis]) > 0:
+            raise BadProgram(
+                f"Pad takes {-_cropped(before[axis]) - _cropped(after[axis])} elements off axis {axis} of {x}"
+            )
+        if core == ZERO and mode is not Mode.CONSTANT and (_adds(before[axis]) or _adds(after[axis])):
             raise BadProgram(f"Pad ({mode.value}) repeats elements of axis {axis}, which has none: {show(x.shape)}")
 
 
 def _with_constant(
-    x: Tensor, value: Tensor | None, before: Sequence[int], after: Sequence[int], shape: Sequence[Expr]
+    x: Tensor, value: Tensor | None, before: Sequence[int | Expr], after: Sequence[int | Expr], shape: Sequence[Expr]
 ) -> Tensor:
     if value is not None and (value.dtype != x.dtype or any(extent != const(1) for extent in value.shape)):
         raise BadProgram(f"Pad of {x}: the value {value} is no scalar of its dtype")
@@ -89,22 +113,22 @@ def _with_constant(
 
     def body(index: Index) -> Expr:
         position = [i - b for i, b in zip(index, before, strict=True)]
-        low = [p >= ZERO for p, b in zip(position, before, strict=True) if b > 0]
-        high = [p < e for p, e, a in zip(position, x.shape, after, strict=True) if a > 0]
+        low = [p >= ZERO for p, b in zip(position, before, strict=True) if _adds(b)]
+        high = [p < e for p, e, a in zip(position, x.shape, after, strict=True) if _adds(a)]
         return select(all_of(*low, *high), x[tuple(position)], around)
 
-    return tensor(tuple(shape), body)
+    return tensor(tuple(shape), body, dims=_dims(before))
 
 
 def _with_own_elements(
     x: Tensor,
-    before: Sequence[int],
-    after: Sequence[int],
+    before: Sequence[int | Expr],
+    after: Sequence[int | Expr],
     shape: Sequence[Expr],
     cores: Sequence[Expr],
     source: Callable[[Expr, Expr], Expr],
 ) -> Tensor:
-    padded = [max(b, a) > 0 for b, a in zip(before, after, strict=True)]
+    padded = [_adds(b) or _adds(a) for b, a in zip(before, after, strict=True)]
     # A run-time extent may be 0: then there is nothing to repeat.
     inhabited = all_of(
         *(core > ZERO for core, p in zip(cores, padded, strict=True) if p and not isinstance(core, Const))
@@ -112,9 +136,9 @@ def _with_own_elements(
 
     def body(index: Index) -> Expr:
         position = [
-            source(i - max(b, 0), core) - min(b, 0) if p else i - b
+            source(i - b + _cropped(b), core) - _cropped(b) if p else i - b
             for i, b, core, p in zip(index, before, cores, padded, strict=True)
         ]
         return select(inhabited, x[tuple(position)], const(0, x.dtype))
 
-    return tensor(tuple(shape), body)
+    return tensor(tuple(shape), body, dims=_dims(before))

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.cases import equal_by_cases, simplify_by_cases
 from tilewright.symbolic.expr import (
     ONE,
     ZERO,
@@ -34,7 +35,7 @@ def _run_time(extents: frozenset[Var]) -> Bounds:
 
 def same_extent(a: Expr, b: Expr) -> bool:
     """Whether two extents are provably equal."""
-    return a == b or equivalent(a, b, _run_time(a.variables | b.variables))
+    return a == b or equivalent(a, b, _run_time(a.variables | b.variables)) or equal_by_cases(a, b)
 
 
 def same_shape(a: Shape, b: Shape) -> bool:
@@ -44,7 +45,7 @@ def same_shape(a: Shape, b: Shape) -> bool:
 
 def simplified(extent: Expr) -> Expr:
     """``extent`` simplified."""
-    return simplify(extent, _run_time(extent.variables))
+    return simplify_by_cases(simplify(extent, _run_time(extent.variables)))
 
 
 def number_at(extent: Expr, values: Mapping[Var, int]) -> int:

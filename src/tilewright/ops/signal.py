@@ -18,7 +18,7 @@ def frames(x: Tensor, *, length: int, step: int) -> Tensor:
     if x.ndim != 3 or length < 1 or step < 1:
         raise BadProgram(f"Frames of {length} every {step} of {x}: three dimensions and positive numbers are needed")
     if not isinstance(x.shape[1], Const):
-        raise Unsupported(f"Frames: extent {x.shape[1]} of {x} is known at run time only; give it by shapes=")
+        raise Unsupported(f"Frames: extent {x.shape[1]} of {x} is known at run time only")
     count = max((int(x.shape[1].value) - length) // step + 1, 0)
     shape = (x.shape[0], as_expr(count), as_expr(length), x.shape[2])
     return tensor(shape, lambda i: x[i[0], i[1] * step + i[2], i[3]])

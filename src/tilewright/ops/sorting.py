@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilewright.base.dtypes import i64
-from tilewright.base.errors import BadProgram, Unsupported
+from tilewright.base.errors import BadProgram
 from tilewright.loops.extern import alloc, extern, for_range, if_then, seq, store
 from tilewright.loops.ir import Buffer, LoopKind, Stmt
 from tilewright.ops.build import Index, for_each, tensor
@@ -20,6 +20,8 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 from tilewright.tensor.reducers import TupleReduction
 
+_LONGEST = 62
+"""Maximum passes of a merge sort: the logarithm of how many elements an array may have."""
 INSERTION_LIMIT = 32
 """Number of results up to which a sorted list is kept; for more, the whole row is sorted. Where two algorithms
 cross, and no figure of a processor: insertion takes steps in proportion to it, sorting in proportion to a logarithm."""
@@ -62,33 +64,35 @@ def argmin(x: Tensor, *, axis: int = 0, select_last_index: bool = False) -> Tens
 
 
 @operator("TopK", FusionKind.OPAQUE)
-def top_k(x: Tensor, *, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+def top_k(x: Tensor, *, k: int | Expr, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
     """The ``k`` largest (or smallest) elements along ``axis``, best first, and their i64 indices.
 
-    Of equal elements the one with the lower index comes first. The extent along ``axis`` must be a constant: raises
-    ``Unsupported`` if it is not, ``BadProgram`` if it is less than ``k``.
+    Of equal elements the one with the lower index comes first. Raises ``BadProgram`` if the extent along ``axis`` is
+    known to be less than ``k``; where either is known at run time only, inputs must be such that it is not.
     """
     at = normalize_axis(axis, x.ndim)
-    extent = x.shape[at]
-    if not isinstance(extent, Const):
-        raise Unsupported(f"TopK: extent {extent} of {x} is known at run time only; give it by shapes=")
-    count = int(extent.value)
-    if not 0 <= k <= count:
+    count, wanted = x.shape[at], as_expr(k)
+    if isinstance(count, Const) and isinstance(wanted, Const) and not 0 <= wanted.value <= count.value:
         raise BadProgram(f"TopK: k = {k} is out of range for dimension {at} of {x}")
-    shape = (*x.shape[:at], as_expr(k), *x.shape[at + 1 :])
+    others = (*x.shape[:at], *x.shape[at + 1 :])
+    inserts = isinstance(wanted, Const) and wanted.value <= INSERTION_LIMIT
+    shape = (*x.shape[:at], wanted, *x.shape[at + 1 :])
+    sides = [] if inserts or isinstance(count, Const) else [(*others, const(2), count)]
 
     def body(inputs: tuple[Buffer, ...], outputs: tuple[Buffer, ...]) -> Stmt:
-        (source,), (values, places) = inputs, outputs
-        others = (*x.shape[:at], *x.shape[at + 1 :])
+        (source,), (values, places, *orders) = inputs, outputs
         kind = LoopKind.PARALLEL if _is_large(x) else LoopKind.SERIAL
 
         def row(index: Index) -> Stmt:
-            selection = _Selection(source, values, places, (index[:at], index[at:]), count, k, largest)
-            return selection.by_insertion() if k <= INSERTION_LIMIT else selection.by_sorting()
+            selection = _Selection(source, values, places, (index[:at], index[at:]), count, wanted, largest)
+            if inserts:
+                return selection.by_insertion()
+            return selection.by_sorting() if not orders else selection.sorted_through(orders[0])
 
-        return for_each(others, row, kind) if k else seq()
+        return seq() if wanted == ZERO else for_each(others, row, kind)
 
-    values, places = extern([shape, shape], [x], body, dtype=[x.dtype, i64], name="top_k")
+    dtypes = [x.dtype, i64, *(i64 for _ in sides)]
+    values, places, *_ = extern([shape, shape, *sides], [x], body, dtype=dtypes, name="top_k")
     return values, places
 
 
@@ -108,8 +112,8 @@ class _Selection:
     values: Buffer
     places: Buffer
     around: tuple[Index, Index]
-    count: int
-    k: int
+    count: Expr
+    k: Expr
     largest: bool
 
     def by_insertion(self) -> Stmt:
@@ -126,7 +130,7 @@ class _Selection:
         def consider(later: Expr) -> Stmt:
             """An element equal to the last one comes after it."""
             i = later + self.k
-            last = self.values[self._at(as_expr(self.k - 1))]
+            last = self.values[self._at(self.k - 1)]
             return if_then(self._precedes(self._element(i), last), self._insert(i))
 
         first = for_range(self.k, self._insert, name="first")
@@ -172,40 +176,64 @@ class _Selection:
         """Whether an element belongs before the one at position ``p`` of the list."""
         there, its_place = self.values[self._at(p)], self.places[self._at(p)]
         ties = ~self._precedes(there, value) & (place < its_place)
-        return equal(its_place, const(self.count)) | self._precedes(value, there) | ties
+        return equal(its_place, self.count) | self._precedes(value, there) | ties
 
     def by_sorting(self) -> Stmt:
         """A merge sort of the indices, starting with runs of one; each pass copies from one half of ``order`` to the
         other."""
-        passes = max(self.count - 1, 0).bit_length()
+        assert isinstance(self.count, Const), "else there is no room for the order beside the results"
+        length = int(self.count.value)
+        passes = max(length - 1, 0).bit_length()
 
         def body(order: Buffer) -> Stmt:
-            start = for_range(self.count, lambda i: store(order, (0, i), i), name="i")
-            merge = for_range(passes, lambda s: self._merge(order, s), name="s")
+            merge = for_range(passes, lambda s: self._merge(order, s, ()), name="s")
+            return seq(self._unsorted(order, ()), merge, self._put_all(order, (), const(passes % 2)))
 
-            def put(p: Expr) -> Stmt:
-                place = order[passes % 2, p]
-                return seq(store(self.values, self._at(p), self._element(place)), self._put_place(p, place))
+        return alloc((2, length), i64, body, name="order")
 
-            return seq(start, merge, for_range(self.k, put, name="p"))
+    def sorted_through(self, order: Buffer) -> Stmt:
+        """The same for a number of elements that is known at run time only, through rows of ``order``.
 
-        return alloc((2, self.count), i64, body, name="order")
+        ``_LONGEST`` passes are enough for any number; those beyond its logarithm do nothing.
+        """
+        row = (*self.around[0], *self.around[1])
 
-    def _merge(self, order: Buffer, s: Expr) -> Stmt:
+        def body(done: Buffer) -> Stmt:
+            def step(s: Expr) -> Stmt:
+                return if_then((const(1) << s) < self.count, seq(self._merge(order, s, row), store(done, (), s + 1)))
+
+            start = seq(self._unsorted(order, row), store(done, (), ZERO))
+            return seq(start, for_range(_LONGEST, step, name="s"), self._put_all(order, row, done[()] % 2))
+
+        return alloc((), i64, body, name="done")
+
+    def _unsorted(self, order: Buffer, row: Index) -> Stmt:
+        return for_range(self.count, lambda i: store(order, (*row, ZERO, i), i), name="i")
+
+    def _put_all(self, order: Buffer, row: Index, side: Expr) -> Stmt:
+        def put(p: Expr) -> Stmt:
+            place = order[(*row, side, p)]
+            return seq(store(self.values, self._at(p), self._element(place)), self._put_place(p, place))
+
+        return for_range(self.k, put, name="p")
+
+    def _merge(self, order: Buffer, s: Expr, row: Index) -> Stmt:
         """Merge runs of ``2 ** s`` sorted indices into runs of twice the length."""
         width = const(1) << s
-        before, after = s % 2, (s + 1) % 2
+        before, after = (*row, s % 2), (*row, (s + 1) % 2)
 
         def merge(left: Buffer, right: Buffer) -> Stmt:
             def step(j: Expr) -> Stmt:
                 base = j // (width * 2) * (width * 2)
                 middle, end = minimum(base + width, self.count), minimum(base + width * 2, self.count)
-                first, second = order[before, left[()]], order[before, right[()]]
+                first, second = order[(*before, left[()])], order[(*before, right[()])]
                 in_order = ~self._precedes(self._element(second), self._element(first))
                 take_left = (left[()] < middle) & ((right[()] >= end) | in_order)
 
                 def take(cursor: Buffer) -> Stmt:
-                    return seq(store(order, (after, j), order[before, cursor[()]]), store(cursor, (), cursor[()] + 1))
+                    return seq(
+                        store(order, (*after, j), order[(*before, cursor[()])]), store(cursor, (), cursor[()] + 1)
+                    )
 
                 begin = if_then(equal(j, base), seq(store(left, (), base), store(right, (), middle)))
                 return seq(begin, if_then(take_left, take(left), take(right)))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tilewright.base.dtypes import index
 from tilewright.symbolic.check import Check
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, ExprLike, Factor, Select, Unary, Var, as_expr
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, ExprLike, Extent, Select, Unary, Var, as_expr
 from tilewright.symbolic.linear import Polynomial, polynomial
 from tilewright.symbolic.operations import COMPARISONS, BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import conjuncts, free_vars
@@ -103,7 +103,7 @@ class Bounds:
 
     def __repr__(self) -> str:
         ranges = [f"0 <= {v} < {e}" for v, e in self.extents.items()]
-        dims = [f"0 <= {v}" if b is None else f"0 <= {v} <= {b}" for v, b in self.dims.items()]
+        dims = [f"{_least(v)} <= {v}" if b is None else f"{_least(v)} <= {v} <= {b}" for v, b in self.dims.items()]
         return f"Bounds({', '.join([*ranges, *dims, *map(str, self.facts)])})"
 
     def low(self, var: Var) -> int | None:
@@ -111,7 +111,7 @@ class Bounds:
         if var in self._lows:
             return self._lows[var]
         if var in self.extents or var in self.dims:
-            return 1 if isinstance(var, Factor) else 0
+            return _least(var)
         return None
 
     def high(self, var: Var) -> int | None:
@@ -212,6 +212,10 @@ class Bounds:
 
     def _note_difference(self, a: Expr, b: Expr, least: int) -> None:
         self._note_polynomial(polynomial(Binary(BinaryOp.SUB, a, b)), least)
+
+
+def _least(var: Var) -> int:
+    return var.least if isinstance(var, Extent) else 0
 
 
 def interval(expr: Expr, bounds: Bounds) -> Interval:

@@ -245,13 +245,15 @@ class Extent(Var):
     """A scalar known at run time: never equal to a ``Var``, even with the same name.
 
     ``name`` is the name in compiled programs, ``label`` that in messages (empty: the same). The importer numbers the
-    extents of a model, so that only messages and manifests depend on the names of dimensions.
+    extents of a model, so that only messages and manifests depend on the names of dimensions. ``least``: its least
+    value, which the runtime enforces.
     """
 
     label: str = ""
+    least: int = 0
 
     def _key(self) -> tuple[object, ...]:
-        return (self.name, self.dtype, self.label)
+        return (self.name, self.dtype, self.label, self.least)
 
     @property
     def token(self) -> str:
@@ -259,7 +261,7 @@ class Extent(Var):
 
     @property
     def unique(self) -> str:
-        return f"{self.name}\0{self.label}"
+        return f"{self.name}\0{self.label}" + (f"\0{self.least}" if self.least else "")
 
     @property
     def given(self) -> str:
@@ -267,7 +269,7 @@ class Extent(Var):
 
     def unlabelled(self) -> "Extent":
         """The extent's name in programs."""
-        return Extent(self.name, self.dtype)
+        return Extent(self.name, self.dtype, least=self.least)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -286,6 +288,8 @@ class Symbol(Extent):
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Factor(Extent):
     """An extent that is at least 1: the size of a tile that is decided later."""
+
+    least: int = 1
 
     @property
     def unique(self) -> str:

@@ -259,11 +259,18 @@ class _Evaluation:
             return binary(op, left, right)
         if not a.dtype.is_int:
             raise _DoesNotFollowError
+        if op is BinaryOp.MOD and isinstance(right, Const) and right.value > 0 and self._is_never_positive(left):
+            # What is missing to a multiple: `-n % 8` is `(n + 7) // 8 * 8 - n`, so that `n` and it are one product.
+            return self._fitting((right - ONE - left) // right * right + left, a.dtype)
         if op in _ROUNDED_DOWN and self._is_natural(left) and self._is_natural(right):
             op = _ROUNDED_DOWN[op]
         if op not in _ARITHMETIC:
             raise _DoesNotFollowError
         return self._fitting(binary(op, left, right), a.dtype)
+
+    def _is_never_positive(self, value: Expr) -> bool:
+        high = interval(value, self._bounds).hi
+        return high is not None and high <= 0
 
     def _is_natural(self, value: Expr) -> bool:
         low = interval(value, self._bounds).lo

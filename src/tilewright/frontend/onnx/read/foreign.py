@@ -9,16 +9,20 @@ They are passed when a model is opened, and valid for that model only.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tilewright.base.errors import TilewrightError, UnsupportedModel
-from tilewright.base.names import readable
+import onnx
+
+from tilewright.base.errors import InvalidModel, TilewrightError, UnsupportedModel
+from tilewright.base.names import nearest, readable
 from tilewright.base.plugins import installed
 from tilewright.frontend.onnx.read.protos import own_domain
-from tilewright.frontend.onnx.read.rules import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules import RULES, Request, Rule, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops import Operator, find
 
 GROUP = "tilewright.operators"
 """Group of entry points."""
+_INTERNAL = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
+"""Domains of operators that ONNX Runtime chooses for the processor at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,38 @@ def operator_of(given: OnnxOperator) -> Operator | None:
     """The operator that a node becomes, if ``given`` defines it."""
     rule = given.rule
     return rule.operator if isinstance(rule, Rule) and isinstance(rule.operator, Operator) else None
+
+
+def unsupported(node: onnx.NodeProto, place: str) -> UnsupportedModel:
+    """The error for an operator that is not known."""
+    domain = own_domain(node.domain)
+    if domain in _INTERNAL:
+        saved = "save the optimized model with the level ORT_ENABLE_EXTENDED, or without optimizations"
+        of_one_kind = "is for ONNX Runtime on one kind of processors only"
+        return UnsupportedModel(f"{place}: {readable(domain)} {of_one_kind}; {saved}")
+    if domain:
+        name = f"{readable(domain)}::{readable(node.op_type)}"
+        ways = "define it in Python and give it by operators= or --operators MODULE:NAME (docs/own-operators.md)"
+        text = f"there is no definition of the operator {name}; {ways}, or export with ONNX's own operators"
+        return UnsupportedModel(f"{place}: {text}")
+    near = nearest(node.op_type, RULES)
+    if onnx.defs.has(node.op_type):
+        hint = (
+            "express it by others, or put it in a domain of your own and give it by operators= (docs/own-operators.md)"
+        )
+    else:
+        hint = f"did you mean {' or '.join(near)}?" if near else "ONNX has no operator of that name"
+    return UnsupportedModel(f"{place}: operator {readable(node.op_type)} is not supported; {hint}")
+
+
+def not_imported(
+    node: onnx.NodeProto, place: str, operators: Sequence[OnnxOperator]
+) -> InvalidModel | UnsupportedModel:
+    """The error for a node of a domain that the model does not import; ``operators``: of other domains."""
+    domain = own_domain(node.domain)
+    if not domain:
+        return InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
+    if chosen(operators, domain, node.op_type, 1 << 30) is None:
+        return unsupported(node, place)
+    named = readable(domain)
+    return InvalidModel(f"{place}: opset_import does not say which version of the domain {named} it uses; add it")

@@ -15,12 +15,14 @@ _Dims = tuple[int | str, ...]
 """A shape before its run-time extents are numbered: a str is the user's name of one."""
 
 
-def input_shapes(inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> dict[str, Shape]:
+def input_shapes(
+    inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes, least: Mapping[str, int] | None = None
+) -> dict[str, Shape]:
     """The shape of each input. A dimension given for one input applies to all inputs that share its name.
 
     Run-time extents are numbered in order of first use (``n0``, ``n1`` ...): the users' names are labels, on which
-    compiled code does not depend. Raises ``InvalidModel`` for a shape that is malformed or contradicts the model,
-    ``UnsupportedModel`` for an input of unknown rank.
+    compiled code does not depend; ``least``: their least values. Raises ``InvalidModel`` for a shape that is
+    malformed or contradicts the model, ``UnsupportedModel`` for an input of unknown rank.
     """
     names = [info.name for info in inputs]
     unknown = [name for name in given if name not in names]
@@ -37,12 +39,14 @@ def input_shapes(inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> d
     for name, dims in shapes.items():
         fixed = tuple(dim for dim in dims if isinstance(dim, int))
         check_size(fixed if len(fixed) == len(dims) else (), f"input {readable(name)}")
-    return _numbered(shapes)
+    return _numbered(shapes, least or {})
 
 
-def _numbered(shapes: Mapping[str, _Dims]) -> dict[str, Shape]:
+def _numbered(shapes: Mapping[str, _Dims], least: Mapping[str, int]) -> dict[str, Shape]:
     labels = dict.fromkeys(dim for dims in shapes.values() for dim in dims if isinstance(dim, str))
-    extents = {label: Extent(f"n{number}", label=label) for number, label in enumerate(labels)}
+    extents = {
+        label: Extent(f"n{number}", label=label, least=least.get(label, 0)) for number, label in enumerate(labels)
+    }
     return {
         name: tuple(extents[dim] if isinstance(dim, str) else const(dim) for dim in dims)
         for name, dims in shapes.items()

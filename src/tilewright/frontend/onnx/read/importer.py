@@ -18,26 +18,30 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.base.memory import Budget
-from tilewright.base.names import fresh_name, nearest, readable
+from tilewright.base.names import fresh_name, readable
 from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read import protos
+from tilewright.frontend.onnx.read.attempts import import_assuming_least
 from tilewright.frontend.onnx.read.external_data import ExternalData, Outside
-from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found
+from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found, not_imported, unsupported
 from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
 from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
+from tilewright.frontend.onnx.read.rules.aligning import broadcast
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
+from tilewright.frontend.onnx.read.unrolling import UNROLLED
 from tilewright.frontend.onnx.read.user_lines import with_line
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
+from tilewright.graph.ir import extents_of
 from tilewright.ops import Attribute, Operator, Trait
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, Extent, const
+from tilewright.symbolic.expr import Const, const
 from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
@@ -51,8 +55,6 @@ _OF_ONNXRUNTIME = tuple(
     for domain, rules in ((microsoft.DOMAIN, microsoft.RULES), ("", microsoft.OF_ONNX))
     for name, rule in rules.items()
 )
-_INTERNAL = frozenset({"com.microsoft.nchwc", "com.ms.internal.nhwc"})
-"""Domains of operators that ONNX Runtime chooses for the processor at hand."""
 _NARROWING = frozenset({"QuantizeLinear", "CastLike"})
 """Operators whose results may have the type of an operand of four bits."""
 _WIDENING = frozenset({"DequantizeLinear", "Cast", "Shape", "Size", *microsoft.OF_CODES})
@@ -109,13 +111,8 @@ def _loaded(
     if outside is None and not isinstance(source, onnx.ModelProto):
         outside = ExternalData(Path(source).parent)
     import_within = partial(_import, model, outside, most_bytes, shapes, operators)
-    given = SymbolicValues(bounds)
-    try:
-        return import_within(given)
-    except (InvalidModel, UnsupportedModel):
-        if not given.caps:
-            raise
-    return _capped(import_within, bounds, given.caps)
+    extents = [extent.given for extent in extents_of(inputs_of(model, shapes))]
+    return import_assuming_least(import_within, bounds, extents)
 
 
 def _import(
@@ -142,21 +139,12 @@ def inputs_of(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenSha
     return _input_values([info for info in model.graph.input if info.name not in constants], shapes)
 
 
-def _input_values(infos: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> tuple[Value, ...]:
-    shapes = input_shapes(infos, given)
+def _input_values(
+    infos: Sequence[onnx.ValueInfoProto], given: GivenShapes, least: Mapping[str, int] | None = None
+) -> tuple[Value, ...]:
+    shapes = input_shapes(infos, given, least)
     kinds = (protos.dtype_of(i.type.tensor_type.elem_type, f"input {readable(i.name)}") for i in infos)
     return tuple(Value(info.name, dtype, shapes[info.name]) for info, dtype in zip(infos, kinds, strict=True))
-
-
-def _capped(
-    import_within: Callable[[SymbolicValues], Graph], most: Mapping[str, int], caps: Mapping[Extent, int]
-) -> Graph:
-    """The graph under bounds of run-time extents with which slices of tables (such as positions) are not clipped.
-
-    Used if the model's shapes are inconsistent otherwise. The bounds are part of the graph, and apply to its inputs.
-    """
-    graph = import_within(SymbolicValues({**most, **{extent.given: cap for extent, cap in caps.items()}}))
-    return replace(graph, bounds=dict(caps))
 
 
 @dataclass(slots=True)
@@ -206,7 +194,8 @@ class _Importer:
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
         """The inputs that are not constants (old models list those as well)."""
-        inputs = _input_values([info for info in self.proto.input if info.name not in self.top.values], given)
+        infos = [info for info in self.proto.input if info.name not in self.top.values]
+        inputs = _input_values(infos, given, self.symbolic.assumed.least)
         for value in inputs:
             self.top.define(value.name, value, f"input {readable(value.name)}")
         return inputs
@@ -283,24 +272,26 @@ class _Importer:
         if function is not None:
             return self._called(function, node, inputs, wanted, scope, place)
         if opset is None:
-            raise _not_imported(node, domain, place, self.operators)
+            raise not_imported(node, place, (*self.operators, *_OF_ONNXRUNTIME))
         known = chosen(_OF_ONNXRUNTIME, domain, node.op_type, opset)
         if known is not None and not protos.is_defined(node, opset):
             return self._by_rule(known, node, opset, inputs, wanted, place)
         schema = protos.schema_of(node, opset, place)
         if schema is None:
-            raise UnsupportedModel(_unsupported(node, place))
+            raise unsupported(node, place)
         protos.check_node(node, schema, opset, place)
         protos.check_types(node, schema, inputs, place)
         if not domain and node.op_type == "Constant":
             return [self._constant(protos.constant_of(node, place, self.storage))]
         if not domain and node.op_type == "If":
             return self._branch(node, inputs, wanted, scope, place)
+        if not domain and node.op_type in UNROLLED:
+            return self._unrolled(node, opset, inputs, wanted, scope, place)
         if not domain and node.op_type in RULES:
             return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
         function = schema_body(schema, node, opset, inputs)
         if function is None:
-            raise UnsupportedModel(_unsupported(node, place))
+            raise unsupported(node, place)
         if not domain and node.op_type in CHECKED_INPUTS:
             inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, inputs, wanted, place))
         opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
@@ -355,7 +346,7 @@ class _Importer:
         if condition is None:
             raise UnsupportedModel(
                 f"{place}: operator If is not supported on a condition that is computed at run time; if that depends "
-                "on shapes only, give these by shapes="
+                f"on shapes only, give these by {self.symbolic.by_shapes}"
             )
         if condition.size != 1 or condition.dtype != np.bool_:
             raise InvalidModel(f"{place}: the condition is {condition.dtype}{list(condition.shape)}, not one bool")
@@ -363,12 +354,45 @@ class _Importer:
         body = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
         if wanted > len(body.output):
             raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
-        inside = scope.inside(body.node, f"{place} {chosen}", is_branch=True)
+        around = self._with_constants(body, scope, f"{place} {chosen}")
+        return [*self._of_body(body, (), f"{place} {chosen}", around)[:wanted]]
+
+    def _unrolled(
+        self,
+        node: onnx.NodeProto,
+        opset: int,
+        inputs: tuple[Value | None, ...],
+        wanted: int,
+        scope: Scope,
+        place: str,
+    ) -> list[Value | None]:
+        """The results of a Scan or Loop with a known number of steps."""
+        body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
+        plain = [attribute for attribute in node.attribute if attribute.name != "body"]
+        attributes = {a.name: protos.attribute_of(a, place, self.storage) for a in plain}
+        request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
+        around = self._with_constants(body, scope, place)
+        try:
+            return [*UNROLLED[node.op_type](request, body, partial(self._of_body, body, scope=around))[:wanted]]
+        except BadProgram as error:
+            raise request.invalid(str(error)) from error
+
+    def _with_constants(self, body: onnx.GraphProto, scope: Scope, place: str) -> Scope:
+        """A scope with the initializers of a body, which all steps share."""
+        around = scope.inside((), place, is_branch=True)
+        around.depth = scope.depth  # no body of its own
         for name, array, where in protos.initializers(body, self.storage):
-            inside.define(name, self._constant(array), where)
-        self._note_constants(body, inside)
+            around.define(name, self._constant(array), where)
+        self._note_constants(body, around)
+        return around
+
+    def _of_body(self, body: onnx.GraphProto, given: Sequence[Value], place: str, scope: Scope) -> list[Value]:
+        """The outputs of a body for given inputs."""
+        inside = scope.inside(body.node, place, is_branch=True)
+        for info, value in zip(body.input, given, strict=True):
+            inside.define(info.name, value, place)
         self._body(inside)
-        return [self._value(info.name, inside, place) for info in body.output[:wanted]]
+        return [self._value(info.name, inside, place) for info in body.output]
 
     def _bind(
         self, names: Sequence[str], results: Sequence[Value | None], scope: Scope, start: int, place: str
@@ -412,11 +436,13 @@ class _Importer:
     ) -> tuple[Value, ...]:
         """See ``rules.rule.Importer``. Small integer results of constants are computed here."""
         try:
-            node = make_node(found(op, place), inputs, [self._fresh_name() for _ in range(outputs)], attributes, place)
+            node = self._node(found(op, place), inputs, attributes, outputs, place)
         except BadProgram as error:
             raise InvalidModel(str(error)) from error
         except Unsupported as error:
-            raise UnsupportedModel(f"{place}: {error}") from error
+            is_open = any(value is not None and static(value.shape) is None for value in inputs)
+            remedy = f"; give it by {self.symbolic.by_shapes}" if is_open else ""
+            raise UnsupportedModel(f"{place}: {error}{remedy}") from error
         followed = self.symbolic.results(node, self.constants)
         if followed is not None:
             pairs = zip(followed.outputs, node.outputs, strict=True)
@@ -429,6 +455,24 @@ class _Importer:
         except OutOfBounds as error:
             raise InvalidModel(f"{place}: {error}") from error
         return tuple(self.constant(array, place) for array in results)
+
+    def _node(
+        self,
+        op: Operator,
+        inputs: Sequence[Value | None],
+        attributes: Mapping[str, Attribute],
+        outputs: int,
+        place: str,
+    ) -> Node:
+        """A node; its operands may first be declared to have equal extents."""
+        names = [self._fresh_name() for _ in range(outputs)]
+        try:
+            return make_node(op, inputs, names, attributes, place)
+        except BadProgram:
+            given = broadcast(self, inputs, place) if op.has(Trait.ELEMENTWISE) else [*inputs]
+            if given == [*inputs]:
+                raise
+            return make_node(op, given, names, attributes, place)
 
     def known(self, value: Value) -> Array | None:
         """See ``rules.rule.Importer``."""
@@ -490,34 +534,3 @@ def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
         return node
     inputs = tuple(value if value is None else names.get(value, value) for value in node.inputs)
     return replace(node, inputs=inputs, outputs=tuple(names.get(value, value) for value in node.outputs))
-
-
-def _not_imported(
-    node: onnx.NodeProto, domain: str, place: str, operators: Sequence[OnnxOperator]
-) -> InvalidModel | UnsupportedModel:
-    """The error for a node of a domain that the model does not import."""
-    if not domain:
-        return InvalidModel(f"{place}: the model does not say which ONNX opset it uses; add it to opset_import")
-    if chosen((*operators, *_OF_ONNXRUNTIME), domain, node.op_type, 1 << 30) is None:
-        return UnsupportedModel(_unsupported(node, place))
-    named = readable(domain)
-    return InvalidModel(f"{place}: opset_import does not say which version of the domain {named} it uses; add it")
-
-
-def _unsupported(node: onnx.NodeProto, place: str) -> str:
-    domain = protos.own_domain(node.domain)
-    if domain in _INTERNAL:
-        saved = "save the optimized model with the level ORT_ENABLE_EXTENDED, or without optimizations"
-        return f"{place}: {readable(domain)} is for ONNX Runtime on one kind of processors only; {saved}"
-    if domain:
-        name = f"{readable(domain)}::{readable(node.op_type)}"
-        ways = "define it in Python and give it by operators= or --operators MODULE:NAME (docs/own-operators.md)"
-        return f"{place}: there is no definition of the operator {name}; {ways}, or export with ONNX's own operators"
-    near = nearest(node.op_type, RULES)
-    if onnx.defs.has(node.op_type):
-        hint = (
-            "express it by others, or put it in a domain of your own and give it by operators= (docs/own-operators.md)"
-        )
-    else:
-        hint = f"did you mean {' or '.join(near)}?" if near else "ONNX has no operator of that name"
-    return f"{place}: operator {readable(node.op_type)} is not supported; {hint}"

@@ -7,16 +7,18 @@ computes it from the extents.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tilewright.base.dtypes import boolean, index
+from tilewright.base.remedies import by_shapes
 from tilewright.graph import Array, Node, Value
 from tilewright.graph.ir import as_placeholder, extents_of
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import Binary, Const, Expr, Extent, const, minimum
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Extent, const, minimum
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.simplify import linear_form, simplify
 from tilewright.symbolic.traversal import walk
@@ -35,29 +37,64 @@ def can_be_extent(element: Expr) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """What is assumed of run-time extents (``attempts``)."""
+
+    least: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Their least values by name, where that is not 0."""
+    aligned: bool = False
+    """Whether extents that must be equal are."""
+
+
 class SymbolicValues:
     """The symbolic values of one model, and the limits of its run-time extents found on the way."""
 
-    def __init__(self, most: Mapping[str, int]) -> None:
+    def __init__(self, most: Mapping[str, int], assumed: Assumed) -> None:
         """``most``: upper bounds of run-time extents, by the names that users give them."""
+        self.assumed = assumed
         self.limits: dict[Limit, None] = {}
         """Conditions under which the elements are valid."""
         self.caps: dict[Extent, int] = {}
         """Bounds of extents under which slices need not be clipped at the end of their input."""
         self.bounds = Bounds()
         self._most = most
+        self._inputs: tuple[Value, ...] = ()
         self._known: dict[Value, Elements] = {}
         self._made: set[Value] = set()
 
     def declare(self, inputs: Iterable[Value]) -> None:
         """Record the run-time extents of the model's inputs."""
-        self.bounds = Bounds(dims={extent: self._most.get(extent.given) for extent in extents_of(inputs)})
+        self._inputs = tuple(inputs)
+        self.bounds = Bounds(dims={extent: self._most.get(extent.given) for extent in extents_of(self._inputs)})
+
+    @property
+    def by_shapes(self) -> str:
+        """The argument of ``compile`` that makes all sizes known, as an example for messages."""
+        return by_shapes({value.name: tuple(map(_given, value.shape)) for value in self._inputs})
 
     def require(self, extent: Expr) -> None:
         """Let the runtime refuse inputs for which ``extent`` is negative, if that is possible."""
         low = interval(extent, self.bounds).lo
         if low is None or low < 0:
             self.limits[Limit(extent)] = None
+
+    def differ(self, a: Expr, b: Expr) -> bool:
+        """Whether two extents are known to differ, for all inputs."""
+        low, high = interval(simplify(a - b, self.bounds), self.bounds)
+        return (low is not None and low > 0) or (high is not None and high < 0)
+
+    def equate(self, a: Expr, b: Expr) -> None:
+        """Let the runtime refuse inputs for which two extents differ."""
+        difference = simplify(a - b, self.bounds)
+        self.limits[Limit(difference)] = None
+        self.limits[Limit(simplify(-difference, self.bounds))] = None
+
+    def least(self) -> dict[str, int]:
+        """Least values of run-time extents by name, which follow from the limits found so far."""
+        bounds = Bounds(dims=self.bounds.dims, facts=tuple(limit.value >= ZERO for limit in self.limits))
+        lows = ((extent, bounds.low(extent)) for extent in extents_of(self._inputs))
+        return {extent.given: low for extent, low in lows if low}
 
     def __contains__(self, value: object) -> bool:
         return value in self._known
@@ -128,7 +165,19 @@ class SymbolicValues:
 
     def sign(self, element: Expr) -> int | None:
         """1 if ``element`` is known not to be negative, -1 if it is known to be, None otherwise."""
-        low, high = interval(element, self.bounds)
-        if low is not None and low >= 0:
-            return 1
-        return -1 if high is not None and high < 0 else None
+        return _sign(element, self.bounds)
+
+    def depends_on_emptiness(self, element: Expr) -> bool:
+        """Whether the sign of ``element`` is known but for extents that are 0."""
+        return _sign(element, self.bounds.assuming(*(extent >= ONE for extent in element.variables))) is not None
+
+
+def _sign(element: Expr, bounds: Bounds) -> int | None:
+    low, high = interval(element, bounds)
+    if low is not None and low >= 0:
+        return 1
+    return -1 if high is not None and high < 0 else None
+
+
+def _given(extent: Expr) -> int | str:
+    return int(extent.value) if isinstance(extent, Const) else str(extent)

@@ -91,7 +91,7 @@ def _transposed_extents(request: Request, own: Sliding) -> tuple[list[int], list
         request.importer.symbolic.require(simplified(extent - 1))
     known = [begin for begin in begins if isinstance(begin, int)]
     if len(known) != rank:
-        raise request.unsupported(f"its padding depends on the run-time extents of {own.data!r}; give them by shapes=")
+        raise request.run_time_only(f"its padding depends on extents of {own.data!r} that are")
     return known, spatial
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from tilewright.base.dtypes import i64
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
-from tilewright.ops.shapes import element_count, static
-from tilewright.symbolic.expr import ZERO, Const, Expr, maximum
+from tilewright.ops.shapes import element_count
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, maximum, minimum
 from tilewright.symbolic.simplify import simplify
 
 
@@ -60,8 +60,12 @@ def _place_in(request: Request, bound: int | Expr, extent: Expr) -> int | Expr:
             return symbolic.at_most(bound, extent)
         case -1:
             return simplify(maximum(bound + extent, ZERO), symbolic.bounds)
+        case _ if symbolic.depends_on_emptiness(bound):
+            raise request.unsupported(f"the bound {bound} of a slice has another sign where an extent is 0")
         case _:
-            raise request.unsupported(f"the bound {bound} of a slice may be negative or not; give shapes=")
+            is_negative = minimum(maximum(ZERO - bound, ZERO), ONE)
+            place = minimum(maximum(bound + is_negative * extent, ZERO), extent)
+            return simplify(place, symbolic.bounds)
 
 
 def _split(request: Request) -> Sequence[Value]:
@@ -98,14 +102,18 @@ def _equal_parts(request: Request, extent: int) -> tuple[int, ...]:
 def _pad(request: Request) -> Sequence[Value]:
     """Before opset 11 pads and value are attributes."""
     data, rank = request.input(0), len(request.input(0).shape)
-    pads = request.ints("pads") if request.opset < 11 else request.integers(1)
+    pads = request.ints("pads") if request.opset < 11 else request.extents(1)
     value = request.optional(2)
     if "value" in request.attributes:
         value = request.constant(np.array(request.number("value", 0.0), data.dtype.numpy))
     axes = _axes_of(request, request.integers(3), rank)
     if pads is None or len(pads) != 2 * len(axes):
         raise request.invalid(f"pads {pads} are not two for each of the axes {axes}")
-    before, after = [0] * rank, [0] * rank
+    for number in pads:
+        if isinstance(number, Expr):
+            request.importer.symbolic.require(number)
+    before: list[int | Expr] = [0] * rank
+    after: list[int | Expr] = [0] * rank
     for position, axis in enumerate(axes):
         before[axis], after[axis] = pads[position], pads[len(axes) + position]
     mode = request.text("mode", "constant")
@@ -126,19 +134,18 @@ def _center_crop_pad(request: Request) -> Sequence[Value]:
     return [request.apply("Pad", data, before=tuple(before), after=tuple(after))]
 
 
-def _blocks(request: Request) -> tuple[Value, tuple[int, ...], int]:
-    """The input of a move between depth and space, its extents, and the side of a block."""
+def _blocks(request: Request) -> tuple[Value, int]:
+    """The input of a move between depth and space, and the side of a block."""
     data, side = request.input(0), request.integer("blocksize", 0)
-    extents = static(data.shape)
-    if extents is None:
-        raise request.unsupported(f"the shape of {data!r} is known at run time only; give it by shapes=")
-    if len(extents) != 4 or side < 1:
+    if len(data.shape) != 4 or side < 1:
         raise request.invalid(f"{data!r} has not 4 dimensions, or the block size {side} is not positive")
-    return data, extents, side
+    return data, side
 
 
 def _depth_to_space(request: Request) -> Sequence[Value]:
-    data, (n, c, h, w), side = _blocks(request)
+    data, side = _blocks(request)
+    c = request.extent(data, 1)
+    n, _, h, w = (int(extent.value) if isinstance(extent, Const) else extent for extent in data.shape)
     if c % (side * side):
         raise request.invalid(f"{c} channels of {data!r} are no multiple of {side * side}")
     depth = c // (side * side)
@@ -151,7 +158,8 @@ def _depth_to_space(request: Request) -> Sequence[Value]:
 
 
 def _space_to_depth(request: Request) -> Sequence[Value]:
-    data, (n, c, h, w), side = _blocks(request)
+    data, side = _blocks(request)
+    n, c, h, w = (request.extent(data, axis) for axis in range(4))
     if h % side or w % side:
         raise request.invalid(f"{h} x {w} of {data!r} is not made of blocks of {side} x {side}")
     rows, columns = h // side, w // side

@@ -61,7 +61,7 @@ def _max_unpool(request: Request) -> Sequence[Value]:
     pads = request.ints("pads") or (0,) * (2 * len(kernel))
     extents = static(own.spatial)
     if extents is None:
-        raise request.unsupported(f"the extents of {data!r} are known at run time only; give them by shapes=")
+        raise request.run_time_only(f"the extents of {data!r} are")
     ends = zip(pads[: len(kernel)], pads[len(kernel) :], strict=True)
     moves = zip(extents, own.strides, kernel, ends, strict=True)
     spatial = tuple((extent - 1) * stride + k - before - after for extent, stride, k, (before, after) in moves)

@@ -1,6 +1,7 @@
 """ONNX's resizing and sampling of grids."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TypeVar
 
@@ -10,13 +11,11 @@ from tilewright.base.dtypes import f32
 from tilewright.base.errors import ResourceLimit
 from tilewright.frontend.onnx.read import protos
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
+from tilewright.frontend.onnx.read.rules.run_time_resizing import MAX_EXTENT, Change, resampled, scaled
 from tilewright.graph import Value
 from tilewright.ops.interpolation import Coordinates, Filter, Line, Mode, Rounding, Table, table
-from tilewright.ops.shapes import normalize_axes, static
-from tilewright.symbolic.expr import Const, const
-
-MAX_EXTENT = 1 << 24
-"""Maximum length of a resized axis: each element has a row in a table."""
+from tilewright.ops.shapes import normalize_axes, same_extent, static
+from tilewright.symbolic.expr import Const, Expr, as_expr, const
 
 _NAMED = TypeVar("_NAMED", bound=Enum)
 
@@ -27,7 +26,11 @@ def _resize(request: Request) -> Sequence[Value]:
     chosen = _filter(request)
     result = data
     extrapolated: list[tuple[int, Table]] = []
-    for axis, line in _lines(request, data, chosen).items():
+    for axis, change in _changes(request, data, chosen).items():
+        line = change.line
+        if line is None:
+            result = resampled(request, result, axis, change, chosen)
+            continue
         if _does_nothing(line, chosen):
             continue
         if line.before == 0 and line.after > 0:
@@ -104,40 +107,58 @@ def _named(request: Request, attribute: str, kind: type[_NAMED], value: str) -> 
         raise request.invalid(f"attribute {attribute} is {value}; it must be one of {known}") from error
 
 
-def _lines(request: Request, data: Value, chosen: Filter) -> dict[int, Line]:
+def _changes(request: Request, data: Value, chosen: Filter) -> dict[int, Change]:
     """The interpolation along each axis of the node."""
     axes = normalize_axes(request.ints("axes"), len(data.shape)) if request.ints("axes") != () else ()
     listed = request.ints("axes") or axes
     order = [axis % len(data.shape) for axis in listed] if len(data.shape) else []
     scales, sizes, crops = _parameters(request, len(order))
     if sizes is not None:
-        scales, sizes = _keep_aspect(request, data, order, sizes)
+        changes = _to_sizes(request, data, dict(zip(order, sizes, strict=True)))
     elif chosen.coordinates is Coordinates.TF_CROP_AND_RESIZE:
         raise request.unsupported("crop and resize by scales is not supported; give sizes")
-    lines: dict[int, Line] = {}
-    for position, axis in enumerate(order):
-        scale = scales[position]
-        if scale == 1.0 and sizes is None and not isinstance(data.shape[axis], Const):
-            continue
-        before = request.extent(data, axis)
-        wanted = before * scale if sizes is None else sizes[position]
-        if wanted >= MAX_EXTENT + 1:
-            text = f"dimension {axis} would have {wanted:.0f} elements, more than {MAX_EXTENT}; use smaller scales"
-            raise ResourceLimit(f"{request.place}: {text}")
-        after = _floor(before, scale) if sizes is None else sizes[position]
-        fractional = sizes is None and after != float(np.float32(scale)) * before
-        if fractional and chosen.coordinates is Coordinates.ALIGN_CORNERS:
-            raise request.unsupported(
-                f"align_corners with scale {scale} of {before} elements is not supported, as implementations differ; "
-                "give sizes"
-            )
-        lines[axis] = Line(before, after, scale, crops[position])
-    _check_size(request, data, lines)
-    return lines
+    else:
+        by_axis = zip(order, scales, strict=True)
+        changes = {axis: _by_scale(request, data, axis, scale, chosen) for axis, scale in by_axis}
+    cropped = {axis: replace(changes[axis], crop=crop) for axis, crop in zip(order, crops, strict=True)}
+    kept = {axis: change for axis, change in cropped.items() if change.line is not None or not _keeps(change)}
+    _check_size(request, data, kept)
+    return kept
 
 
-def _check_size(request: Request, data: Value, lines: Mapping[int, Line]) -> None:
-    resized = (const(lines[axis].after) if axis in lines else extent for axis, extent in enumerate(data.shape))
+def _keeps(change: Change) -> bool:
+    """Whether an axis known at run time only stays as it is."""
+    return change.scale in (None, 1.0) and change.crop == (0.0, 1.0) and same_extent(change.before, change.after)
+
+
+def _by_scale(request: Request, data: Value, axis: int, scale: float, chosen: Filter) -> Change:
+    before = data.shape[axis]
+    if not isinstance(before, Const):
+        return Change(before, before if scale == 1.0 else scaled(request, before, scale, chosen), scale)
+    count = int(before.value)
+    _check_extent(request, axis, count * scale)
+    after = _floor(count, scale)
+    if after != float(np.float32(scale)) * count and chosen.coordinates is Coordinates.ALIGN_CORNERS:
+        raise request.unsupported(
+            f"align_corners with scale {scale} of {count} elements is not supported, as implementations differ; "
+            "give sizes"
+        )
+    return Change(before, const(after), scale)
+
+
+def _check_extent(request: Request, axis: int, wanted: float) -> None:
+    if wanted >= MAX_EXTENT + 1:
+        text = (
+            f"dimension {axis} would have {wanted:.0f} elements, more than {MAX_EXTENT}; use smaller scales, or sizes"
+        )
+        raise ResourceLimit(f"{request.place}: {text}")
+
+
+def _check_size(request: Request, data: Value, changes: Mapping[int, Change]) -> None:
+    for axis, change in changes.items():
+        if isinstance(change.after, Const):
+            _check_extent(request, axis, int(change.after.value))
+    resized = (changes[axis].after if axis in changes else extent for axis, extent in enumerate(data.shape))
     protos.check_size(static(tuple(resized)) or (), f"{request.place}: its result")
 
 
@@ -145,13 +166,13 @@ def _floor(before: int, scale: float) -> int:
     return int(np.floor(np.float32(before) * np.float32(scale)))
 
 
-def _parameters(request: Request, count: int) -> tuple[list[float], list[int] | None, list[tuple[float, float]]]:
+def _parameters(request: Request, count: int) -> tuple[list[float], list[int | Expr] | None, list[tuple[float, float]]]:
     """Scales, sizes and crops, one for each axis; their inputs' positions depend on the opset."""
     if request.opset < 9 and request.op_type == "Upsample":
         return _checked_scales(request, list(request.numbers("scales")), count), None, [(0.0, 1.0)] * count
     if request.opset < 11:
         return _checked_scales(request, _floats(request, 1), count), None, [(0.0, 1.0)] * count
-    scales, sizes, roi = _floats(request, 2), request.integers(3), _floats(request, 1)
+    scales, sizes, roi = _floats(request, 2), request.extents(3), _floats(request, 1)
     crops = [(0.0, 1.0)] * count
     if roi and request.text("coordinate_transformation_mode", "") == Coordinates.TF_CROP_AND_RESIZE.value:
         if len(roi) != 2 * count or not np.isfinite(roi).all():
@@ -161,7 +182,7 @@ def _parameters(request: Request, count: int) -> tuple[list[float], list[int] | 
         return _checked_scales(request, scales, count), None, crops
     if not sizes or scales:
         raise request.invalid("it must have either scales or sizes")
-    if len(sizes) != count or min(sizes) < 0:
+    if len(sizes) != count or any(isinstance(size, int) and size < 0 for size in sizes):
         raise request.invalid(f"sizes is {list(sizes)}; {count} entries that are not negative are needed")
     return [], list(sizes), crops
 
@@ -177,20 +198,32 @@ def _checked_scales(request: Request, scales: list[float], count: int) -> list[f
     return scales
 
 
-def _keep_aspect(request: Request, data: Value, axes: Sequence[int], sizes: list[int]) -> tuple[list[float], list[int]]:
-    """The scales for ``sizes``; with a policy, all are equal and the sizes are adapted."""
-    extents = static(tuple(data.shape[axis] for axis in axes))
-    if extents is None:
-        raise request.unsupported(f"sizes for run-time extents of {data!r} are not supported; give shapes=")
-    quotients = [size / extent if extent else 1.0 for size, extent in zip(sizes, extents, strict=True)]
+def _to_sizes(request: Request, data: Value, sizes: Mapping[int, int | Expr]) -> dict[int, Change]:
+    """The changes to ``sizes``; with a policy, all scales are equal and the sizes are adapted."""
+    changes = {axis: _to_size(data.shape[axis], as_expr(size)) for axis, size in sizes.items()}
     match request.text("keep_aspect_ratio_policy", "stretch"):
         case "stretch":
-            return quotients, sizes
+            return changes
         case "not_larger" | "not_smaller" as policy:
+            quotients = [change.scale for change in changes.values() if change.scale is not None]
+            extents = static(tuple(change.before for change in changes.values()))
+            if extents is None or len(quotients) < len(extents):
+                raise request.run_time_only(f"keep_aspect_ratio_policy {policy} for {data!r}, whose size is")
             scale = (min if policy == "not_larger" else max)(quotients)
-            return [scale] * len(axes), [int(np.floor(scale * extent + 0.5)) for extent in extents]
+            after = [const(int(np.floor(scale * extent + 0.5))) for extent in extents]
+            return {
+                axis: replace(change, after=wanted, scale=scale)
+                for (axis, change), wanted in zip(changes.items(), after, strict=True)
+            }
         case policy:
             raise request.invalid(f"keep_aspect_ratio_policy is {policy}; it must be stretch, not_larger, not_smaller")
+
+
+def _to_size(before: Expr, after: Expr) -> Change:
+    """The scale is the quotient, if both are known."""
+    if not (isinstance(before, Const) and isinstance(after, Const)):
+        return Change(before, after, None)
+    return Change(before, after, int(after.value) / int(before.value) if before.value else 1.0)
 
 
 def _affine_grid(request: Request) -> Sequence[Value]:

@@ -124,7 +124,7 @@ class Request:
             return self.integers(position)
         for element in elements:
             if not can_be_extent(element):
-                raise self.unsupported(f"input `{value.name}` has the element {element}; give shapes= for the inputs")
+                raise self.run_time_only(f"the element {element} of input `{readable(value.name)}` is")
         return tuple(int(element.value) if isinstance(element, Const) else element for element in elements)
 
     def _known(self, value: Value) -> Array:
@@ -132,7 +132,7 @@ class Request:
         if array is None:
             raise UnsupportedModel(
                 f"{self.place}: input `{readable(value.name)}` must be a constant, but is computed at run time; if it "
-                "depends on shapes only, give these by shapes="
+                f"depends on shapes only, give these by {self.importer.symbolic.by_shapes}"
             )
         return array
 
@@ -179,7 +179,7 @@ class Request:
         """The extent of ``value`` along ``axis``. Raises ``UnsupportedModel`` if it is known only at run time."""
         extent = value.shape[axis]
         if not isinstance(extent, Const):
-            raise self.unsupported(f"extent {extent} of {value!r} is known at run time only; give it by shapes=")
+            raise self.run_time_only(f"extent {extent} of {value!r} is")
         return int(extent.value)
 
     def numbers(self, name: str) -> tuple[float, ...]:
@@ -197,6 +197,10 @@ class Request:
     def unsupported(self, what: str) -> UnsupportedModel:
         """The error for an unsupported form; ``what`` names it, and a remedy."""
         return UnsupportedModel(f"{self.place}: {what}")
+
+    def run_time_only(self, what: str) -> UnsupportedModel:
+        """The error for "``what`` known at run time only", with the argument that makes it known."""
+        return self.unsupported(f"{what} known at run time only; give it by {self.importer.symbolic.by_shapes}")
 
     def invalid(self, what: str) -> InvalidModel:
         """The error for a node that breaks ONNX's rules."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
 from tilewright.graph import Value
+from tilewright.symbolic.expr import as_expr
 
 
 def _place_of_extreme(request: Request) -> Sequence[Value]:
@@ -19,12 +20,16 @@ def _place_of_extreme(request: Request) -> Sequence[Value]:
 
 def _top_k(request: Request) -> Sequence[Value]:
     """``k`` is an attribute before opset 10. With free order (``sorted=0``), best first is valid."""
-    counts = (request.integer("k", 0),) if request.opset < 10 else request.integers(1)
+    counts = (request.integer("k", 0),) if request.opset < 10 else request.extents(1)
     if counts is None or len(counts) != 1:
         raise request.invalid(f"K must be one number, not {counts}")
+    data, axis = request.input(0), request.integer("axis", -1)
+    if -len(data.shape) <= axis < len(data.shape):
+        request.importer.symbolic.require(as_expr(counts[0]))
+        request.importer.symbolic.require(data.shape[axis] - counts[0])
     largest = bool(request.integer("largest", 1))
-    options = {"k": counts[0], "axis": request.integer("axis", -1), "largest": largest}
-    return request.apply_many("TopK", [request.input(0)], request.outputs, **options)
+    options = {"k": counts[0], "axis": axis, "largest": largest}
+    return request.apply_many("TopK", [data], request.outputs, **options)
 
 
 def _accumulation(request: Request) -> Sequence[Value]:

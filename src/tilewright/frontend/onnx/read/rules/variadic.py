@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tilewright.frontend.onnx.read.rules.aligning import joined
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
 from tilewright.graph import Value
 from tilewright.ops.build import accumulator
@@ -44,8 +45,10 @@ def _mean(request: Request) -> Sequence[Value]:
 def _concat(request: Request) -> Sequence[Value]:
     """For many inputs, a tree of joins: each element is copied once per level."""
     if not _is_long(request):
-        return Rule("Concat", {"axis": "axis"})(request)
-    axis, values = request.integer("axis", 0), _inputs(request)
+        axis = request.integer("axis", 0)
+        return [request.apply("Concat", *joined(request.importer, _inputs(request), axis, request.place), axis=axis)]
+    axis = request.integer("axis", 0)
+    values = joined(request.importer, _inputs(request), axis, request.place)
     while len(values) > 1:
         values = _joined(request, axis, values)
     return values

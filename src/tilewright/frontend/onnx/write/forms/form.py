@@ -66,6 +66,12 @@ class Writing:
         assert isinstance(value, int), f"{name} of {self.node.op} is an integer"
         return value
 
+    def extent(self, name: str) -> int | Expr:
+        """An integer attribute, which may depend on run-time extents."""
+        value = self.attributes[name]
+        assert isinstance(value, int | Expr), f"{name} of {self.node.op} is an integer"
+        return _integer(value)
+
     def number(self, name: str) -> float:
         """A float attribute."""
         value = self.attributes[name]

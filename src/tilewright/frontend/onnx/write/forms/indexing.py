@@ -21,7 +21,7 @@ def _place_of_extreme(writing: Writing) -> None:
 
 def _top_k(writing: Writing) -> None:
     options = {name: writing.integer(name) for name in ("axis", "largest")}
-    writing.result("TopK", [writing.input(0), writing.vector((writing.integer("k"),))], **options)
+    writing.result("TopK", [writing.input(0), writing.vector((writing.extent("k"),))], **options)
 
 
 def _sum(writing: Writing) -> None:

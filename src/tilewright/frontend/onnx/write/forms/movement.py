@@ -25,6 +25,11 @@ def _squeeze(writing: Writing) -> None:
     writing.result("Squeeze", [writing.input(0), writing.vector(chosen)])
 
 
+def _declared(writing: Writing) -> None:
+    """ONNX's shapes are those of the data."""
+    writing.result("Identity", [writing.input(0)])
+
+
 def _expand(writing: Writing) -> None:
     """Extents equal to the input's are written as 1."""
     before, after = writing.value(0).shape, writing.output.shape
@@ -79,6 +84,7 @@ def _resized(writing: Writing) -> tuple[Value, list[int]]:
 
 FORMS: Mapping[str, FormFunction] = {
     "Concat": Form("Concat", {"axis": "axis"}),
+    "Declared": _declared,
     "Expand": _expand,
     "Pad": _pad,
     "Repeat": _repeat,

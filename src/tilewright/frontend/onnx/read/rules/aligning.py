@@ -1,0 +1,70 @@
+"""Extents that must be equal: what they are computed from does not prove it, but no other input fits the model.
+
+On its way up, a U-Net joins an image of height ``h // 4 * 2`` with one of ``h // 2``, which is right where ``h`` is a
+multiple of 4, as the model asks for. Then the extents are declared to be equal (operator ``Declared``), and the runtime
+refuses other inputs.
+"""
+
+from collections.abc import Sequence
+
+from tilewright.frontend.onnx.read.rules.rule import Importer
+from tilewright.graph import Value
+from tilewright.ops.shapes import Shape, same_extent
+from tilewright.symbolic.expr import ONE, Const, Expr, Extent
+
+
+def joined(importer: Importer, values: Sequence[Value], axis: int, place: str) -> list[Value]:
+    """``values`` with equal extents but along ``axis``, along which they are joined. ONNX demands that they are."""
+    if not importer.symbolic.assumed.aligned:
+        return [*values]
+    if len({len(value.shape) for value in values}) != 1 or not -len(values[0].shape) <= axis < len(values[0].shape):
+        return [*values]
+    at = axis % len(values[0].shape)
+    common = [_simplest(extents) for extents in zip(*(value.shape for value in values), strict=True)]
+    return [
+        _declared(importer, value, tuple(e if p == at else common[p] for p, e in enumerate(value.shape)), place)
+        for value in values
+    ]
+
+
+def broadcast(importer: Importer, values: Sequence[Value | None], place: str) -> list[Value | None]:
+    """``values`` with equal extents where these are computed from the same dimensions, and none is 1.
+
+    Where one is computed from others, it may be 1 and be broadcast.
+    """
+    if not importer.symbolic.assumed.aligned:
+        return [*values]
+    rank = max((len(value.shape) for value in values if value is not None), default=0)
+    shapes = [(ONE,) * (rank - len(value.shape)) + value.shape for value in values if value is not None]
+    common = [
+        _simplest([e for e in extents if e != ONE]) if _are_alike(extents) else None
+        for extents in zip(*shapes, strict=True)
+    ]
+    aligned: list[Value | None] = []
+    for value in values:
+        if value is None:
+            aligned.append(None)
+            continue
+        own = zip(value.shape, common[rank - len(value.shape) :], strict=True)
+        shape = tuple(e if e == ONE or wanted is None else wanted for e, wanted in own)
+        aligned.append(_declared(importer, value, shape, place))
+    return aligned
+
+
+def _simplest(extents: Sequence[Expr]) -> Expr:
+    """A number if there is one, a dimension of an input, or the shortest."""
+    return min(extents, key=lambda e: (not isinstance(e, Const), not isinstance(e, Extent), len(str(e))))
+
+
+def _are_alike(extents: Sequence[Expr]) -> bool:
+    found = [extent for extent in extents if extent != ONE]
+    return len({extent.variables for extent in found}) == 1 and not any(isinstance(extent, Const) for extent in found)
+
+
+def _declared(importer: Importer, value: Value, shape: Shape, place: str) -> Value:
+    differing = [(own, wanted) for own, wanted in zip(value.shape, shape, strict=True) if not same_extent(own, wanted)]
+    if not differing or any(importer.symbolic.differ(own, wanted) for own, wanted in differing):
+        return value
+    for own, wanted in differing:
+        importer.symbolic.equate(own, wanted)
+    return importer.add("Declared", [value], {"shape": shape}, 1, place)[0]

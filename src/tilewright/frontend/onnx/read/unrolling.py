@@ -1,0 +1,135 @@
+"""Scan and Loop with a known number of steps: the body is imported once for each step, in place of the node.
+
+What a step computes from its number alone is then a constant, and the steps share their kernels. The bodies of loops
+see the names around them, as branches do.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.order import all_nodes
+from tilewright.frontend.onnx.read.rules.rule import Request
+from tilewright.graph import Value
+from tilewright.ops.shapes import normalize_axis
+
+MOST_NODES = 1 << 14
+"""Maximum nodes of all steps together."""
+
+Run = Callable[[Sequence[Value], str], list[Value]]
+"""Imports the body for one step: its inputs, and the step's place; the results are the body's outputs."""
+
+
+def scan(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
+    """The results of a Scan (opset 9): the last states, then for each scan output the elements of all steps, stacked.
+
+    Raises ``UnsupportedModel`` if the number of steps is known at run time only, 0, or too large.
+    """
+    if request.opset < 9:
+        raise request.unsupported("Scan of opset 8, which has a batch, is not supported; export with opset 9 or later")
+    inputs = [request.input(position) for position in range(len(request.inputs))]
+    scanned = request.integer("num_scan_inputs", 1)
+    states, sources = inputs[: len(inputs) - scanned], inputs[len(inputs) - scanned :]
+    if not sources or len(body.input) != len(inputs) or len(body.output) < len(states):
+        raise request.invalid(
+            f"{len(inputs)} inputs, of which {scanned} are scanned, do not fit a body with {len(body.input)} inputs "
+            f"and {len(body.output)} outputs"
+        )
+    axes = _axes(request, "scan_input_axes", [len(source.shape) for source in sources])
+    steps = request.extent(sources[0], axes[0])
+    _check_steps(request, body, steps)
+    stacks: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
+    is_reversed = _flags(request, "scan_input_directions", len(sources))
+    for step in range(steps):
+        places = [steps - 1 - step if backwards else step for backwards in is_reversed]
+        parts = [_part(request, *one) for one in zip(sources, axes, places, strict=True)]
+        results = run([*states, *parts], f"{request.place} step {step}")
+        states = results[: len(states)]
+        for stack, result in zip(stacks, results[len(states) :], strict=True):
+            stack.append(result)
+    ranks = [len(stack[0].shape) + 1 for stack in stacks]
+    along = _axes(request, "scan_output_axes", ranks)
+    backwards = _flags(request, "scan_output_directions", len(stacks))
+    stacked = zip(stacks, along, backwards, strict=True)
+    return [*states, *(_stacked(request, stack[::-1] if back else stack, axis) for stack, axis, back in stacked)]
+
+
+def loop(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
+    """The results of a Loop whose steps and condition are constants: the last states, then the stacked scan outputs.
+
+    Raises ``UnsupportedModel`` if the number of steps is known at run time only, too large, or 0 with scan outputs.
+    """
+    states = [request.input(position) for position in range(2, len(request.inputs))]
+    if len(body.input) != len(states) + 2 or len(body.output) < len(states) + 1:
+        raise request.invalid(
+            f"{len(states)} states do not fit a body with {len(body.input)} inputs and {len(body.output)} outputs"
+        )
+    most = request.integers(0)
+    goes_on = _is_true(request, request.optional(1))
+    stacks: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(states))]
+    step = 0
+    while goes_on and (most is None or step < most[0]):
+        _check_steps(request, body, step + 1)
+        counted, holds = request.constant(np.array(step, np.int64)), request.constant(np.array(True))
+        condition, *results = run([counted, holds, *states], f"{request.place} step {step}")
+        states = results[: len(states)]
+        for stack, result in zip(stacks, results[len(states) :], strict=True):
+            stack.append(result)
+        goes_on = _is_true(request, condition)
+        step += 1
+    if stacks and not step:
+        raise request.unsupported("a Loop of no steps with scan outputs is not supported; leave it out")
+    return [*states, *(_stacked(request, stack, 0) for stack in stacks)]
+
+
+UNROLLED: Mapping[str, Callable[[Request, onnx.GraphProto, Run], list[Value]]] = {"Loop": loop, "Scan": scan}
+"""By operator."""
+
+
+def _is_true(request: Request, condition: Value | None) -> bool:
+    if condition is None:
+        return True
+    known = request.importer.known(condition)
+    if known is None:
+        raise request.unsupported(
+            f"whether there is another step depends on `{readable(condition.name)}`, which is computed at run time; "
+            "give a number of steps that is a constant, and a condition that always holds"
+        )
+    return known.size == 1 and bool(known.item())
+
+
+def _check_steps(request: Request, body: onnx.GraphProto, steps: int) -> None:
+    size = sum(1 for _ in all_nodes(body.node))
+    if steps * max(size, 1) > MOST_NODES:
+        raise request.unsupported(
+            f"{steps} steps of {size} nodes are more than the {MOST_NODES} nodes that loops are unrolled to; use "
+            "fewer steps, or an operator for the whole sequence (LSTM, GRU, CumSum, Attention)"
+        )
+    if not steps:
+        raise request.unsupported("a Scan of no steps is not supported; leave it out")
+
+
+def _axes(request: Request, name: str, ranks: Sequence[int]) -> list[int]:
+    given = request.ints(name) or (0,) * len(ranks)
+    if len(given) != len(ranks):
+        raise request.invalid(f"{name} is {list(given)}; {len(ranks)} axes are needed")
+    return [normalize_axis(axis, rank) for axis, rank in zip(given, ranks, strict=True)]
+
+
+def _flags(request: Request, name: str, count: int) -> list[bool]:
+    given = request.ints(name) or (0,) * count
+    if len(given) != count:
+        raise request.invalid(f"{name} is {list(given)}; {count} directions are needed")
+    return [bool(flag) for flag in given]
+
+
+def _part(request: Request, source: Value, axis: int, place: int) -> Value:
+    """One step's element. As the place is data, the kernels of all steps are the same."""
+    return request.apply("Gather", source, request.constant(np.array(place, np.int64)), axis=axis)
+
+
+def _stacked(request: Request, parts: Sequence[Value], axis: int) -> Value:
+    wide = [request.apply("Unsqueeze", part, axes=(axis,)) for part in parts]
+    return request.apply_many("Concat", wide, 1, axis=axis)[0]

@@ -1,0 +1,293 @@
+"""Models whose sizes are computed from open dimensions, compiled once, against ONNX Runtime at many sizes."""
+
+from itertools import product
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import tilewright
+from tests.test_computed_shapes import CHECKED, INDICES, SHAPE_OF_X, check, integers, model, node
+from tilewright.base.errors import BadFeed, InvalidModel, UnsupportedModel
+from tilewright.specialize import SpecializingModel
+
+IMAGE = {"x": ["b", 2, "h", "w"]}
+IMAGES = [{"b": b, "h": h, "w": w} for b, h, w in ((1, 4, 6), (2, 7, 5), (1, 1, 9), (3, 8, 8))]
+COORDINATES = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+
+
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def resized(constants: dict[str, np.ndarray], sizes: list[onnx.NodeProto], **attributes: object) -> onnx.ModelProto:
+    given = ["x", "", "", "wanted"] if sizes or "wanted" in constants else ["x", "", "scales"]
+    return model([*sizes, node("Resize", given, ["y"], **attributes)], IMAGE, ["y"], constants)
+
+
+USUAL = [("nearest", "half_pixel"), ("linear", "half_pixel"), ("linear", "align_corners")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "coordinates"),
+    [
+        way if way in USUAL else pytest.param(*way, marks=pytest.mark.slow)
+        for way in product(["nearest", "linear", "cubic"], COORDINATES)
+    ],
+)
+def test_resizing_to_sizes_that_the_other_input_has(mode: str, coordinates: str) -> None:
+    """As a decoder does: the batch and the channels of x, and the height and width of z."""
+    nodes = [
+        node("Shape", ["x"], ["s"], end=2),
+        node("Shape", ["z"], ["t"], start=2),
+        node("Concat", ["s", "t"], ["wanted"], axis=0),
+        node("Resize", ["x", "", "", "wanted"], ["y"], mode=mode, coordinate_transformation_mode=coordinates),
+    ]
+    proto = model(nodes, {**IMAGE, "z": ["b", 1, "i", "j"]}, ["y"], {})
+    sizes = [{**image, "i": i, "j": j} for image, (i, j) in zip(IMAGES, ((9, 4), (7, 5), (1, 3), (5, 17)), strict=True)]
+    check(proto, sizes, {})
+
+
+@pytest.mark.parametrize("mode", ["nearest", pytest.param("linear", marks=pytest.mark.slow)])
+def test_resizing_to_a_fixed_size_and_by_scales(mode: str) -> None:
+    options = {"mode": mode, "nearest_mode": "floor", "coordinate_transformation_mode": "asymmetric"}
+    fixed = [node("Shape", ["x"], ["s"], end=2), node("Concat", ["s", "size"], ["wanted"], axis=0)]
+    check(resized({"size": integers(5, 3)}, fixed, **options), IMAGES, {})
+    for scales in ((1, 1, 2, 2), (1, 1, 0.5, 1.5), (1, 1, 3, 1)):
+        larger = [image for image in IMAGES if image["h"] > 1]
+        check(resized({"scales": floats(*scales)}, [], **options), larger, {})
+
+
+def test_only_the_batch_is_open() -> None:
+    nodes = [node("Resize", ["x", "", "", "wanted"], ["y"], mode="linear")]
+    shape = [node("Shape", ["x"], ["s"], end=2), node("Concat", ["s", "size"], ["wanted"], axis=0)]
+    proto = model([*shape, *nodes], {"x": ["b", 2, 4, 6]}, ["y"], {"size": integers(7, 9)})
+    check(proto, [{"b": 1}, {"b": 3}], {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attribute", "value"), [("antialias", 1), ("exclude_outside", 1)])
+def test_filters_that_are_normalized(attribute: str, value: int) -> None:
+    proto = resized({"scales": floats(1, 1, 0.5, 0.5)}, [], mode="cubic", **{attribute: value})
+    proto.opset_import[0].version = 18
+    check(proto, IMAGES[:2], {})
+
+
+def test_what_a_resize_can_not_be() -> None:
+    with pytest.raises(UnsupportedModel, match=r'is rounded; .* shapes=\{"x": \(1, 2, 128, 128\)\}'):
+        tilewright.compile(resized({"scales": floats(1, 1, 0.7, 1)}, []), dynamic="symbolic")
+    shape = [node("Shape", ["x"], ["s"], end=2), node("Concat", ["s", "size"], ["wanted"], axis=0)]
+    with pytest.raises(UnsupportedModel, match=r"antialiasing from .* known at run time only; give it by shapes="):
+        proto = resized({"size": integers(5, 3)}, shape, mode="linear", antialias=1)
+        proto.opset_import[0].version = 18
+        tilewright.compile(proto, dynamic="symbolic")
+    compiled = tilewright.compile(resized({"size": integers(5, 3)}, shape), threads=1, settings=CHECKED)
+    with pytest.raises(BadFeed, match="extent 'h - 1' is -1"):
+        compiled(np.zeros((1, 2, 0, 3), np.float32))
+
+
+def test_slices_from_minus_n() -> None:
+    """The last n of what was there and is new; an n of 0 would mean all, so that no kernel takes it."""
+    nodes = [
+        *SHAPE_OF_X,
+        node("Neg", ["n"], ["minus"]),
+        node("Unsqueeze", ["minus", "axis0"], ["start"]),
+        node("Concat", ["z", "x"], ["all"], axis=1),
+        node("Slice", ["all", "start", "end", "axis1"], ["last"]),
+        node("Add", ["last", "x"], ["y"]),
+    ]
+    constants = {**INDICES, "end": integers(2**62)}
+    proto = model(nodes, {"x": ["b", "n"], "z": ["b", "m"]}, ["y"], constants)
+    compiled = check(proto, [{"b": 1, "n": 2, "m": 7}, {"b": 0, "n": 5, "m": 5}, {"b": 2, "n": 6, "m": 0}], {})
+    assert not isinstance(compiled, SpecializingModel)
+    with pytest.raises(BadFeed, match="extent 'n' is 0, but the model was compiled for 1 or more"):
+        compiled(np.zeros((1, 0), np.float32), np.zeros((1, 3), np.float32))
+
+
+def test_a_bound_of_either_sign() -> None:
+    nodes = [
+        *SHAPE_OF_X,
+        node("Sub", ["n", "five"], ["less"]),
+        node("Unsqueeze", ["less", "axis0"], ["start"]),
+        node("Slice", ["x", "start", "end", "axis1"], ["y"]),
+        node("Slice", ["x", "axis0", "start", "axis1"], ["z"]),
+    ]
+    constants = {**INDICES, "five": np.array(5), "end": integers(2**62)}
+    proto = model(nodes, {"x": ["b", "n"]}, ["y", "z"], constants)
+    check(proto, [{"b": 1, "n": n} for n in (0, 1, 3, 4, 5, 6, 12)], {})
+
+
+def test_products_are_divided_again() -> None:
+    nodes = [
+        *SHAPE_OF_X,
+        node("Mul", ["b", "n"], ["all"]),
+        node("Div", ["all", "b"], ["steps"]),
+        node("Unsqueeze", ["steps", "axis0"], ["steps1"]),
+        node("Unsqueeze", ["b", "axis0"], ["b1"]),
+        node("Concat", ["b1", "steps1"], ["shape"], axis=0),
+        node("Expand", ["one", "shape"], ["ones"]),
+        node("Add", ["x", "ones"], ["y"]),
+    ]
+    proto = model(nodes, {"x": ["b", "n"]}, ["y"], {**INDICES, "one": floats(1)})
+    compiled = check(proto, [{"b": 2, "n": 3}, {"b": 1, "n": 1}, {"b": 4, "n": 0}], {})
+    assert [spec.shape for spec in compiled.outputs] == [("b", "n")]
+    with pytest.raises(BadFeed, match="extent 'b' is 0, but the model was compiled for 1 or more"):
+        compiled(np.zeros((0, 3), np.float32))
+
+
+def test_a_shift_by_reshapes() -> None:
+    """Relative positions as in Transformer-XL: extents that are equal only case by case."""
+    nodes = [
+        *SHAPE_OF_X,
+        node("Unsqueeze", ["b", "axis0"], ["b1"]),
+        node("Unsqueeze", ["n", "axis0"], ["n1"]),
+        node("Mul", ["n1", "two"], ["twice"]),
+        node("Sub", ["twice", "axis1"], ["odd"]),
+        node("Slice", ["table", "axis0", "odd", "axis1"], ["places"]),
+        node("MatMul", ["x", "places"], ["scores"]),
+        node("Pad", ["scores", "pads"], ["padded"]),
+        node("Concat", ["b1", "twice", "n1"], ["turned"], axis=0),
+        node("Reshape", ["padded", "turned"], ["r"]),
+        node("Slice", ["r", "axis1", "end", "axis1"], ["cut"]),
+        node("Concat", ["b1", "n1", "odd"], ["back"], axis=0),
+        node("Reshape", ["cut", "back"], ["s2"]),
+        node("Slice", ["s2", "axis0", "n1", "axis2"], ["y"]),
+    ]
+    constants = {**INDICES, "two": integers(2), "pads": integers(0, 0, 1, 0, 0, 0), "end": integers(2**62)}
+    table = np.random.default_rng(0).standard_normal((4, 63)).astype(np.float32)
+    proto = model(nodes, {"x": ["b", "n", 4]}, ["y"], {**constants, "table": table, "axis2": integers(2)})
+    assert not isinstance(check(proto, [{"b": b, "n": n} for b, n in ((1, 1), (2, 5), (3, 16))], {}), SpecializingModel)
+
+
+def test_padding_to_whole_windows() -> None:
+    nodes = [
+        *SHAPE_OF_X,
+        node("Neg", ["n"], ["minus"]),
+        node("Mod", ["minus", "eight"], ["missing"]),
+        node("Unsqueeze", ["missing", "axis0"], ["m1"]),
+        node("Concat", ["zeros", "m1"], ["pads"], axis=0),
+        node("Pad", ["x", "pads"], ["p"]),
+        node("Reshape", ["p", "windows"], ["w"]),
+        node("ReduceMax", ["w"], ["y"], axes=[-1], keepdims=0),
+    ]
+    constants = {**INDICES, "eight": np.array(8), "zeros": integers(0, 0, 0), "windows": integers(0, -1, 8)}
+    check(model(nodes, {"x": ["b", "n"]}, ["y", "p"], constants), [{"b": 2, "n": n} for n in (1, 8, 17)], {})
+
+
+@pytest.mark.parametrize("k", [3, 40])
+def test_the_best_of_an_open_dimension(k: int) -> None:
+    nodes = [node("TopK", ["x", "k"], ["values", "places"], axis=1)]
+    proto = model(nodes, {"x": ["b", "n", 2]}, ["values", "places"], {"k": integers(k)})
+    compiled = check(proto, [{"b": 2, "n": k}, {"b": 1, "n": k + 1}, {"b": 2, "n": 100}], {})
+    with pytest.raises(BadFeed, match=f"extent 'n - {k}' is -1"):
+        compiled(np.zeros((1, k - 1, 2), np.float32))
+
+
+def test_all_of_an_open_dimension_sorted() -> None:
+    """How many are wanted depends on the shape: all, and at most five."""
+    nodes = [
+        *SHAPE_OF_X,
+        node("Unsqueeze", ["n", "axis0"], ["n1"]),
+        node("TopK", ["x", "n1"], ["all", "places"], largest=0),
+        node("Min", ["n1", "five"], ["few"]),
+        node("TopK", ["x", "few"], ["best", "rest"]),
+    ]
+    proto = model(nodes, {"x": ["b", "n"]}, ["all", "places", "best"], {**INDICES, "five": integers(5)})
+    check(proto, [{"b": 2, "n": n} for n in (0, 1, 2, 5, 33, 64)], {})
+
+
+def test_depth_to_space_of_any_size() -> None:
+    proto = model([node("DepthToSpace", ["x"], ["y"], blocksize=2)], {"x": ["b", 8, "h", "w"]}, ["y"], {})
+    check(proto, [{"b": 1, "h": 3, "w": 5}, {"b": 2, "h": 1, "w": 2}], {})
+
+
+def test_a_window_that_reaches_far() -> None:
+    """Small sizes do not tell whether such a model can be compiled at all: here for each size, as it is cut in two."""
+    nodes = [node("Conv", ["x", "w"], ["c"], strides=[100]), node("Split", ["c"], ["y", "z"], axis=2)]
+    proto = model(nodes, {"x": [1, 1, "n"]}, ["y"], {"w": np.ones((1, 1, 400), np.float32)})
+    compiled = tilewright.compile(proto, threads=1, settings=CHECKED)
+    assert isinstance(compiled, SpecializingModel)
+    assert compiled(np.ones((1, 1, 500), np.float32)).shape == (1, 1, 1)
+
+
+def test_loops_are_unrolled() -> None:
+    """A Scan over 5 steps of an open batch, and a Loop with a constant number of steps."""
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("s", "e", "s2", "o")]
+    state, part, after, out = kinds
+    body = helper.make_graph(
+        [node("Mul", ["s", "w"], ["m"]), node("Add", ["m", "e"], ["s2"]), node("Relu", ["s2"], ["o"])],
+        "body",
+        [state, part],
+        [after, out],
+        [helper.make_tensor("w", TensorProto.FLOAT, [2], [0.5, -0.25])],
+    )
+    options = {"body": body, "num_scan_inputs": 1, "scan_input_axes": [1], "scan_output_axes": [-1]}
+    flow = helper.make_graph(
+        [
+            node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            node("Mul", ["v", "f"], ["v2"]),
+            node("Less", ["i", "three"], ["go"]),
+        ],
+        "flow",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v2", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("f", TensorProto.FLOAT, []),
+        ],
+    )
+    nodes = [
+        node("Scan", ["h", "x"], ["last", "all"], scan_input_directions=[1], **options),
+        node("Add", ["last", "one"], ["begin"]),
+        node("Loop", ["many", "", "begin"], ["y", "counted"], body=flow),
+    ]
+    constants = {"one": floats(1), "many": np.array(9), "three": np.array(3)}
+    proto = model(nodes, {"h": ["b", 2], "x": ["b", 5, 2]}, ["last", "all", "y", "counted"], constants)
+    check(proto, [{"b": 1}, {"b": 3}], {})
+
+
+def test_loops_that_can_not_be_unrolled() -> None:
+    body = helper.make_graph(
+        [node("Add", ["s", "e"], ["o"])],
+        "body",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("s", "e")],
+        [helper.make_tensor_value_info("o", TensorProto.FLOAT, None)],
+    )
+
+    def scan(steps: int | str) -> onnx.ModelProto:
+        nodes = [node("Scan", ["h", "x"], ["y"], name="s", body=body, num_scan_inputs=1)]
+        return model(nodes, {"h": [2], "x": [steps, 2]}, ["y"], {})
+
+    with pytest.raises(UnsupportedModel, match=r'node s \(Scan\): extent .* give it by shapes=\{"x": \(1, 2\)\}'):
+        tilewright.compile(scan("n"), dynamic="symbolic")
+    with pytest.raises(UnsupportedModel, match="100000 steps of 1 nodes are more than the 16384 nodes"):
+        tilewright.compile(scan(100_000))
+
+
+def unet() -> onnx.ModelProto:
+    """The way up has a height of ``h // 4 * 2``, what comes from the left of ``h // 2``."""
+    nodes = [
+        node("AveragePool", ["x"], ["half"], kernel_shape=[2], strides=[2]),
+        node("AveragePool", ["half"], ["quarter"], kernel_shape=[2], strides=[2]),
+        node("Resize", ["quarter", "", "scales"], ["up"], mode="nearest"),
+        node("Concat", ["up", "half"], ["both"], axis=1),
+        node("Sub", ["up", "half"], ["y"]),
+    ]
+    return model(nodes, {"x": ["b", 2, "h"]}, ["both", "y"], {"scales": floats(1, 1, 2)})
+
+
+def test_extents_that_must_be_equal() -> None:
+    compiled = check(unet(), [{"b": 2, "h": 4}, {"b": 0, "h": 12}, {"b": 1, "h": 21}], {})
+    with pytest.raises(BadFeed, match=r"extent '.*h // 4.*' is -1, but the model was compiled for 0 or more"):
+        compiled(np.zeros((1, 2, 6), np.float32))
+
+
+def test_extents_that_always_differ() -> None:
+    nodes = [node("Concat", ["x", "x"], ["twice"], axis=0), node("Concat", ["twice", "x"], ["y"], axis=1, name="c")]
+    with pytest.raises(InvalidModel, match=r"node c \(Concat\)"):
+        tilewright.compile(model(nodes, {"x": ["n", 3]}, ["y"], {}), dynamic="symbolic")
