@@ -151,3 +151,18 @@ def test_generation_step_by_step_is_the_whole_at_once() -> None:
         own = {name: whole[name][..., step : step + 1, :] for name in ("q", "k", "v")}
         found, *cache = ours.run(None, {**own, "past_k": cache[0], "past_v": cache[1]})
         np.testing.assert_allclose(found, wanted[..., step : step + 1, :], rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_one_row_have_kernels_of_their_own() -> None:
+    """Decoding reads all weights for one row: other tiles are best for that. The weights are stored once."""
+    random = np.random.default_rng(0)
+    constants = {"w": random.standard_normal((64, 200)).astype(np.float32), "v": random.standard_normal((200, 16))}
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["r"]), node("MatMul", ["r", "v"], ["y"])]
+    proto = model(nodes, {"x": ["b", "n", 64]}, ["y"], {**constants, "v": constants["v"].astype(np.float32)})
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    singles = [kernel.single for kernel in ours.compiled.kernels if kernel.single is not None]
+    assert len(singles) == 2 and all(not single.program.dims for single in singles)
+    assert len(ours.executable.constants) == 2
+    for b, n in ((1, 1), (1, 2), (2, 1), (3, 40), (0, 1)):
+        feeds = random_feeds(proto, {"b": b, "n": n})
+        np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-4, atol=1e-4)

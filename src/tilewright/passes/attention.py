@@ -36,7 +36,7 @@ def recognize_attention(graph: Graph, facts: Facts) -> Graph:
     return replace(graph, nodes=tuple(nodes))
 
 
-_EXPAND = require("Expand")
+_EXPAND, _MUL = require("Expand"), require("Mul")
 
 
 def _pays(node: Node, facts: Facts) -> bool:
@@ -83,17 +83,35 @@ def _attention(match: Match, pattern: Apply, scaled: Apply, scores: Apply, weigh
     attributes: dict[str, Attribute] = {"scale": scale, "is_guarded": is_guarded}
     rows = _rows(operands[1], match.index)
     if rows is not None:
-        operands[1:], group = _shared(rows, operands[2], match.index) or ([rows, operands[2]], 1)
-        attributes |= {"are_rows": True, "group": group}
+        keys, factor = rows
+        operands[1:], group = _shared(keys, operands[2], match.index) or ([keys, operands[2]], 1)
+        attributes |= {"scale": scale * factor, "are_rows": True, "group": group}
     return Composite("Attention", [*operands, mask, empty], attributes)
 
 
-def _rows(keys: Value, index: Index) -> Value | None:
-    """What ``keys [..., d, n]`` are the transpose of, if they are that."""
-    transposed = _producer(keys, index)
+def _rows(keys: Value, index: Index) -> tuple[Value, float] | None:
+    """What ``keys [..., d, n]`` are the transpose of, if they are that, and a factor on the way: exporters scale
+    queries and keys."""
+    scaled, factor = _unscaled(keys, index)
+    transposed = _producer(scaled, index)
     if transposed is None or dict(transposed.attributes).get("perm") != swapped(len(keys.shape)):
         return None
-    return transposed.inputs[0]
+    source = transposed.inputs[0]
+    if source is None:
+        return None
+    rows, other = _unscaled(source, index)
+    return rows, factor * other
+
+
+def _unscaled(value: Value, index: Index) -> tuple[Value, float]:
+    """The value that is multiplied with a constant number to get ``value``, and that number; or ``value``, and 1."""
+    producer = _producer(value, index)
+    if producer is not None and producer.op == _MUL:
+        for at, other in enumerate(producer.inputs):
+            source, array = producer.inputs[1 - at], None if other is None else index.arrays.get(other.name)
+            if array is not None and array.size == 1 and source is not None and source.shape == value.shape:
+                return source, float(array.reshape(-1)[0])
+    return value, 1.0
 
 
 def _shared(rows: Value, v: Value, index: Index) -> tuple[list[Value], int] | None:
