@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,7 @@ class Plan:
     rounds: int
     prefill: int
     threads: int = 1
+    clock: Callable[[], float] = perf_counter
 
     @property
     def most(self) -> int:
@@ -94,19 +95,20 @@ def measured(
     for _ in range(plan.rounds):
         for decoder in decoders:
             decoder.start(past)
-            steps = [_timed(decoder, given[:, at : at + 1]) for at in range(WARM_UP + plan.tokens)]
+            parts = (given[:, at : at + 1] for at in range(WARM_UP + plan.tokens))
+            steps = [_timed(decoder, part, plan.clock) for part in parts]
             times[decoder.name].tokens.append(steps[WARM_UP:])
             if plan.prefill:
                 decoder.start(caches(config, 0))
-                times[decoder.name].prefills.append([_timed(decoder, given[:, : plan.prefill])])
+                times[decoder.name].prefills.append([_timed(decoder, given[:, : plan.prefill], plan.clock)])
         bandwidth = max(bandwidth, *(probe() for _ in range(5)))
     return times, bandwidth
 
 
-def _timed(decoder: Decoder, part: NDArray[np.int64]) -> float:
-    begin = perf_counter()
+def _timed(decoder: Decoder, part: NDArray[np.int64], clock: Callable[[], float]) -> float:
+    begin = clock()
     decoder.step(part)
-    return perf_counter() - begin
+    return clock() - begin
 
 
 def config_of(mode: str, sizes: Config) -> Config:
@@ -157,7 +159,8 @@ def _ratio(theirs: list[list[float]], ours: list[list[float]]) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     sizes = Config(options.width, options.layers, options.kv_heads, options.words)
-    plan = Plan(options.past, options.tokens, options.rounds, options.prefill, options.threads)
+    clock = process_time if options.busy else perf_counter
+    plan = Plan(options.past, options.tokens, options.rounds, options.prefill, options.threads, clock)
     print("| mode | by | ms a token | time / ours | GB/s | of memory's | prefill, time / ours | difference |")
     print("|---|---|---:|---:|---:|---:|---:|---:|")
     for mode in options.modes:
@@ -179,6 +182,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--modes", type=names, default=list(MODES), help="of f32, bf16, int8, int4")
     parser.add_argument("--peers", type=names, default=list(PEERS), help="of onnxruntime, openvino")
+    parser.add_argument("--busy", action="store_true", help="time of the processor: others use it, too (one thread)")
     parser.add_argument("--lock", type=Path, help="hold an exclusive lock on this file while timing")
     parser.add_argument("--folder", type=Path, help="where the model is written for a while")
     return parser.parse_args(arguments)
