@@ -147,7 +147,8 @@ def _row(mode: str, name: str, found: Times, own: Times, read: float, bandwidth:
     token = statistics.median(second for of_round in found.tokens for second in of_round)
     rates = f"{read / token:.1f} | {read / token / bandwidth:.2f}"
     prefill = f"{_ratio(found.prefills, own.prefills):.2f}" if own.prefills else ""
-    return f"| {mode} | {name} | {token * 1e3:.2f} | {_ratio(found.tokens, own.tokens):.2f} | {rates} | {prefill} | {far:.0e} |"
+    ratio = _ratio(found.tokens, own.tokens)
+    return f"| {mode} | {name} | {token * 1e3:.2f} | {ratio:.2f} | {rates} | {prefill} | {far:.0e} |"
 
 
 def _ratio(theirs: list[list[float]], ours: list[list[float]]) -> float:

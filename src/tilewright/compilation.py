@@ -367,9 +367,7 @@ def _schedule_all(
             known = _scheduled(named, constant, options.target, services.tuned)
             single = lowering.single(group, kernel)
             if single is not None:
-                own = _scheduled(
-                    replace(single, name=f"{named.name}_single"), constant, options.target, services.tuned
-                )
+                own = _scheduled(replace(single, name=f"{named.name}_single"), constant, options.target, services.tuned)
                 known = replace(known, single=own)
         kernels[kernel.text] = known.of(group)
         dtypes = [parameter.dtype for parameter in kernel.program.params]

@@ -54,8 +54,8 @@ def block_attention(
     columns: int = 64,
     tiles: int = 8,
 ) -> Tensor:
-    """``Attention`` of keys in panels (``KeyPanels``), block by block. If keys ``are_rows``, ``[..., n, d]``, each worker
-    copies them into panels of ``width``, one at a time: a cache of keys is not written again.
+    """``Attention`` of keys in panels (``KeyPanels``), block by block. If they ``are_rows``, ``[..., n, d]``, each
+    worker copies them into panels of ``width``, one at a time: a cache of keys is not written again.
 
     A tile in registers has ``rows`` queries and ``columns`` keys or values, of ``lanes`` in a register; a worker takes
     ``tiles`` of them through all keys. Panels have whole tiles of columns. Queries are those of a ``group`` of heads,

@@ -14,7 +14,7 @@ from tilewright.graph import Graph, Node, Value
 from tilewright.ops import Trait
 from tilewright.ops.attention import swapped
 from tilewright.ops.operator import Attribute, require
-from tilewright.ops.shapes import normalize_axis, same_shape, simplified
+from tilewright.ops.shapes import normalize_axis, same_extent, same_shape, simplified
 from tilewright.passes.alternatives import Facts, candidates
 from tilewright.passes.alternatives.attention import WITH_SCORES
 from tilewright.passes.recognize import Composite, Match, Recognition, raised
@@ -84,7 +84,7 @@ def _attention(match: Match, pattern: Apply, scaled: Apply, scores: Apply, weigh
     rows = _rows(operands[1], match.index)
     if rows is not None:
         keys, factor = rows
-        operands[1:], group = _shared(keys, operands[2], match.index) or ([keys, operands[2]], 1)
+        operands[1:], group = _shared(operands[0], keys, operands[2], match.index) or ([keys, operands[2]], 1)
         attributes |= {"scale": scale * factor, "are_rows": True, "group": group}
     return Composite("Attention", [*operands, mask, empty], attributes)
 
@@ -114,10 +114,12 @@ def _unscaled(value: Value, index: Index) -> tuple[Value, float]:
     return value, 1.0
 
 
-def _shared(rows: Value, v: Value, index: Index) -> tuple[list[Value], int] | None:
+def _shared(q: Value, rows: Value, v: Value, index: Index) -> tuple[list[Value], int] | None:
     """Keys as rows, and values, before each head of them was repeated for several heads of queries, and how often."""
     own, others = (_before_repetition(value, index) for value in (rows, v))
     if own is None or others is None or own[1] != others[1]:
+        return None
+    if len(q.shape) < 3 or not same_extent(q.shape[-3], rows.shape[-3]):  # one head of queries for all
         return None
     return [own[0], others[0]], own[1]
 
@@ -134,10 +136,11 @@ def _before_repetition(value: Value, index: Index) -> tuple[Value, int] | None:
     *outer, heads, rows, columns = source.shape
     times = expanded.outputs[0].shape[-3]
     single, several = ((*outer, heads, extent, rows, columns) for extent in (ONE, times))
-    is_known = isinstance(times, Const) and same_shape(value.shape, (*outer, simplified(heads * times), rows, columns))
-    if not is_known or not same_shape(parted.outputs[0].shape, single):
+    if not isinstance(times, Const) or not same_shape(expanded.outputs[0].shape, several):
         return None
-    return (source, int(times.value)) if same_shape(expanded.outputs[0].shape, several) else None
+    repeated = (*outer, simplified(heads * times), rows, columns)
+    fits = same_shape(parted.outputs[0].shape, single) and same_shape(value.shape, repeated)
+    return (source, int(times.value)) if fits else None
 
 
 def _producer(value: Value | None, index: Index) -> Node | None:

@@ -22,8 +22,10 @@ def input_shapes(inputs: Sequence[onnx.ValueInfoProto], given: GivenShapes) -> d
 
     Run-time extents are numbered in order of first use (``n0``, ``n1`` ...): the users' names are labels, on which
     compiled code does not depend. A dimension called ``past + sequence``, after two others, is as large as these
-    together: so exporters of language models write it. Raises ``InvalidModel`` for a shape that is malformed or contradicts the model,
-    ``UnsupportedModel`` for an input of unknown rank.
+    together: so exporters of language models write it.
+
+    Raises ``InvalidModel`` for a shape that is malformed or contradicts the model, ``UnsupportedModel`` for an input of
+    unknown rank.
     """
     names = [info.name for info in inputs]
     unknown = [name for name in given if name not in names]
