@@ -151,3 +151,38 @@ def test_generation_step_by_step_is_the_whole_at_once() -> None:
         own = {name: whole[name][..., step : step + 1, :] for name in ("q", "k", "v")}
         found, *cache = ours.run(None, {**own, "past_k": cache[0], "past_v": cache[1]})
         np.testing.assert_allclose(found, wanted[..., step : step + 1, :], rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_one_row_have_kernels_of_their_own() -> None:
+    """Decoding reads all weights for one row: other tiles are best for that. The weights are stored once."""
+    random = np.random.default_rng(0)
+    constants = {"w": random.standard_normal((64, 200)).astype(np.float32), "v": random.standard_normal((200, 16))}
+    nodes = [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["r"]), node("MatMul", ["r", "v"], ["y"])]
+    proto = model(nodes, {"x": ["b", "n", 64]}, ["y"], {**constants, "v": constants["v"].astype(np.float32)})
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    singles = [kernel.single for kernel in ours.compiled.kernels if kernel.single is not None]
+    assert len(singles) == 2 and all(not single.program.dims for single in singles)
+    assert len(ours.executable.constants) == 2
+    for b, n in ((1, 1), (1, 2), (2, 1), (3, 40), (0, 1)):
+        feeds = random_feeds(proto, {"b": b, "n": n})
+        np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_dimension_may_be_the_sum_of_others() -> None:
+    """As exporters name that of all tokens of a language model; what does not fit is refused."""
+    nodes = [
+        node("Concat", ["past", "new"], ["all"], axis=1),
+        node("Add", ["all", "mask"], ["y"]),
+    ]
+    inputs = {"past": ["b", "p"], "new": ["b", "s"], "mask": ["b", "p + s"]}
+    proto = model(nodes, inputs, ["y"], {})
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    for p, s in ((0, 3), (4, 1), (70, 5)):
+        feeds = random_feeds(proto, {"b": 2, "p": p, "s": s, "p + s": p + s})
+        np.testing.assert_array_equal(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0])
+    with pytest.raises(tilewright.BadFeed, match=r"is 6, and has to be 5 for the other inputs"):
+        ours.run(None, random_feeds(proto, {"b": 2, "p": 4, "s": 1, "p + s": 6}))
+    static = tilewright.compile(proto, shapes={"past": (2, 4), "new": (2, 1)})
+    assert [spec.shape for spec in static.inputs] == [(2, 4), (2, 1), (2, 5)]
+    with pytest.raises(tilewright.InvalidModel, match=r"gives 6 for dimension p \+ s, which is 5"):
+        tilewright.compile(proto, shapes={"past": (2, 4), "new": (2, 1), "mask": (2, 6)})

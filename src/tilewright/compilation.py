@@ -117,9 +117,16 @@ class ScheduledKernel:
     """The parameters that are constants of the model."""
     measured_us: float | None = None
     """The time of this schedule when it was tuned; None for the analytic choice."""
+    single: "ScheduledKernel | None" = None
+    """What runs instead where all run-time extents are 1, if there is such a kernel."""
 
     def __str__(self) -> str:
         return self._in_model_names(f"{self.program}\n{self.schedule.trace}")
+
+    def of(self, group: Group) -> "ScheduledKernel":
+        """The kernel with one more group that it computes."""
+        single = None if self.single is None else self.single.of(group)
+        return replace(self, groups=(*self.groups, group), single=single)
 
     @property
     def program(self) -> Program:
@@ -276,7 +283,8 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     groups = fuse(laid_out.graph, laid_out.leaving_blocks)
     note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, services)
-    by_name = {kernel.program.name: kernel for kernel in kernels}
+    singles = [kernel.single for kernel in kernels if kernel.single is not None]
+    by_name = {kernel.program.name: kernel for kernel in (*kernels, *singles)}
     note(Stage.LOOPS, {name: _Text(kernel.naive_text) for name, kernel in by_name.items()})
     note(Stage.SCHEDULE, by_name)
     constants = used_constants(laid_out.graph, steps, packed)
@@ -285,10 +293,14 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
     for stage in (Stage.LLVM, Stage.ASM):
-        listings = (partial(options.backend.listing, program, options.target, stage) for program in programs)
+        listings = (partial(options.backend.listing, k.program, options.target, stage) for k in by_name.values())
         note(stage, dict(zip(by_name, map(_Text, listings), strict=True)))
     emission = Emission(
-        len(constants), options.checked, options.checks, lambda call, origin: _place(groups[call], origin)
+        len(constants),
+        options.checked,
+        options.checks,
+        lambda call, origin: _place(groups[call], origin),
+        singles={kernel.program.name: kernel.single.program for kernel in kernels if kernel.single is not None},
     )
     try:
         code = options.backend.emit(main, programs, options.target, emission)
@@ -355,7 +367,11 @@ def _schedule_all(
             pairs = zip(named.params, kernel.arguments, strict=True)
             constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
             known = _scheduled(named, constant, options.target, services.tuned)
-        kernels[kernel.text] = replace(known, groups=(*known.groups, group))
+            single = lowering.single(group, kernel)
+            if single is not None:
+                own = _scheduled(replace(single, name=f"{named.name}_single"), constant, options.target, services.tuned)
+                known = replace(known, single=own)
+        kernels[kernel.text] = known.of(group)
         dtypes = [parameter.dtype for parameter in kernel.program.params]
         own = zip(kernel.arguments, dtypes, strict=True)
         arguments = tuple(_stored(value, dtype, kernel, laid_out) for value, dtype in own)

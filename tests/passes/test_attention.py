@@ -180,3 +180,63 @@ def test_tiles_of_any_size(shapes: Sequence[tuple[int, ...]], width: int, sizes:
     feeds = {"q": q.astype(np.float32), "k": k.astype(np.float32), "v": v.astype(np.float32)}
     (found,) = evaluate_graph(in_blocks(shapes, width, **sizes), feeds)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def grouped(heads: int, mask: Sequence[int | str]) -> onnx.ModelProto:
+    """As exporters write it: each of two heads of keys and values is repeated for three of queries; both are scaled."""
+    shapes = {"merged": np.array([1, 6, -1, 8]), "times": np.array([1, 1, 3, 1, 1])}
+    nodes = [node("Mul", ["q", "root"], ["scaled_q"])]
+    for name in "kv":
+        nodes += [
+            node("Unsqueeze", [name, "two"], [f"{name}5"]),
+            node("Expand", [f"{name}5", "times"], [f"{name}_expanded"]),
+            node("Reshape", [f"{name}_expanded", "merged"], [f"{name}_all"]),
+        ]
+    nodes += [
+        node("Transpose", ["k_all"], ["columns"], perm=[0, 1, 3, 2]),
+        node("Mul", ["columns", "root"], ["scaled_k"]),
+        node("MatMul", ["scaled_q", "scaled_k"], ["products"]),
+        node("Add", ["products", "mask"], ["masked"]),
+        node("Softmax", ["masked"], ["p"], axis=-1),
+        node("MatMul", ["p", "v_all"], ["y"]),
+    ]
+    inputs = {"q": [1, heads, "m", 8], "k": [1, 2, "n", 8], "v": [1, 2, "n", 8], "mask": mask}
+    numbers = {"root": np.array(8**-0.25, np.float32), "two": np.array([2])}
+    return model(nodes, inputs, ["y"], {**shapes, **numbers})
+
+
+@pytest.mark.parametrize("mask", [["m", "n"], [1, 1, "m", "n"], [1, 6, "m", "n"], [1, 1, 1, "n"]])
+def test_grouped_queries_share_keys(mask: Sequence[int | str]) -> None:
+    """These are not repeated; the mask may be that of all heads, or of each."""
+    proto = grouped(6, mask)
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    (made,) = [each for each in ours.compiled.graph.nodes if each.op.name == "BlockAttention"]
+    assert [value.name for value in made.inputs[1:3] if value is not None] == ["k", "v"]
+    assert dict(made.attributes)["group"] == 3 and "KeyPanels" not in kernels(ours.compiled)
+    for m, n in ((1, 1), (1, 130), (2, 5), (7, 300)):
+        feeds = random_feeds(proto, {"m": m, "n": n})
+        np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_one_head_of_queries_is_no_group() -> None:
+    proto = grouped(1, ["m", "n"])
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    feeds = random_feeds(proto, {"m": 3, "n": 40})
+    np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", [WITH_SCORES, IN_BLOCKS])
+@pytest.mark.parametrize("heads", [1, 6])
+def test_every_way_computes_groups(way: Alternative, heads: int) -> None:
+    shapes = {"q": (2, 6, 7, 4), "keys": (2, 3, 70, 4), "v": (2, 3, 70, 9), "mask": (2, heads, 7, 70)}
+    values = [Value(name, f32, tuple(map(const, shape))) for name, shape in shapes.items()]
+    given: dict[str, Attribute] = {"scale": 0.5, "are_rows": True, "group": 2}
+    made = make_node(require("Attention"), values, ["y"], given)
+    graph = Graph("g", tuple(values), made.outputs, (made,), {})
+    random = np.random.default_rng(4)
+    feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    options = Options(Target.host(), threads=1, alternatives=(DIRECT, way))
+    (found,) = compile_prepared(graph, options).executable.run(feeds)
+    keys, v = (np.repeat(feeds[name], 2, axis=1) for name in ("keys", "v"))
+    weights = np.exp(feeds["q"] @ keys.swapaxes(-1, -2) * 0.5 + feeds["mask"])
+    np.testing.assert_allclose(found, weights / weights.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5)

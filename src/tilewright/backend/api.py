@@ -9,7 +9,7 @@ main function of its own, and lets Python call its kernels, is a few lines: ``ba
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from tilewright.base.arrays import Array
@@ -58,6 +58,9 @@ class Emission:
     """The user's name of an origin of indices in a call of main, given by its number."""
     apart: bool = False
     """Whether many similar programs will be emitted: common parts may be compiled once, as separate modules."""
+    singles: Mapping[str, Program] = field(default_factory=dict[str, Program])
+    """By the names of kernels, other programs for them, of the same parameters, to run where all of their run-time
+    extents are 1. A back end may leave them out."""
 
 
 PLAIN = Emission()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from math import inf
 from operator import add
+from typing import TypeAlias
 
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import BadProgram
@@ -38,27 +39,34 @@ from tilewright.tensor.ir import Tensor
 @operator("BlockAttention", FusionKind.OPAQUE)
 def block_attention(
     q: Tensor,
-    panels: Tensor,
+    keys: Tensor,
     v: Tensor,
     mask: Tensor | None = None,
     empty: Tensor | None = None,
     *,
     scale: float = 1.0,
     is_guarded: bool = False,
+    group: int = 1,
+    are_rows: bool = False,
+    width: int = 128,
     rows: int = 6,
     lanes: int = 16,
     columns: int = 64,
     tiles: int = 8,
 ) -> Tensor:
-    """``Attention`` of keys in panels (``KeyPanels``), block by block.
+    """``Attention`` of keys in panels (``KeyPanels``), block by block. If they ``are_rows``, ``[..., n, d]``, each
+    worker copies them into panels of ``width``, one at a time: a cache of keys is not written again.
 
     A tile in registers has ``rows`` queries and ``columns`` keys or values, of ``lanes`` in a register; a worker takes
-    ``tiles`` of them through all keys. Panels have whole tiles of columns.
+    ``tiles`` of them through all keys. Panels have whole tiles of columns. Queries are those of a ``group`` of heads,
+    one head after the other: ``mask`` and ``empty`` may have the rows of one head.
     """
-    if {q.dtype, panels.dtype, v.dtype} != {f32} or min(q.ndim, v.ndim) < 2 or panels.ndim < 3:
-        raise BadProgram(f"BlockAttention of {q}, {panels} and {v}: matrices of f32 are needed")
-    width, depth, values = (_known(extent, q) for extent in (panels.shape[-1], q.shape[-1], v.shape[-1]))
-    leading = broadcast(q.shape[:-2], panels.shape[:-3], v.shape[:-2])
+    inner = 2 if are_rows else 3
+    if {q.dtype, keys.dtype, v.dtype} != {f32} or min(q.ndim, v.ndim) < 2 or keys.ndim < inner:
+        raise BadProgram(f"BlockAttention of {q}, {keys} and {v}: matrices of f32 are needed")
+    depth, values = (_known(extent, q) for extent in (q.shape[-1], v.shape[-1]))
+    width = width if are_rows else _known(keys.shape[-1], q)
+    leading = broadcast(q.shape[:-2], keys.shape[:-inner], v.shape[:-2])
     optional = [x for x in (mask, empty) if x is not None]
     queries = q.shape[-2]
 
@@ -67,16 +75,17 @@ def block_attention(
             size = _Sizes(height, lanes, columns, tiles, width, depth, values)
             added, unseen = inputs[3] if mask is not None else None, inputs[-1] if empty is not None else None
             buffers = (inputs[0], inputs[1], inputs[2], added, unseen, results[0])
-            blocks = _Blocks(*buffers, size, scale, is_guarded)
+            blocks = _Blocks(*buffers, size, scale, is_guarded, group, are_rows)
             work = simplified((queries + (height * tiles - 1)) // (height * tiles))
             return for_each((*leading, work), blocks.of, LoopKind.PARALLEL)
 
         if isinstance(queries, Const):
             return of_tiles(min(rows, int(queries.value)) or 1)
-        return if_then(queries < rows, of_tiles(1), of_tiles(rows))
+        few = -(-group // -(-group // rows))
+        return if_then(queries < max(rows, group + 1), of_tiles(few), of_tiles(rows))
 
     (made,) = extern(
-        [(*leading, queries, v.shape[-1])], [q, panels, v, *optional], body, dtype=[f32], name="block_attention"
+        [(*leading, queries, v.shape[-1])], [q, keys, v, *optional], body, dtype=[f32], name="block_attention"
     )
     return made
 
@@ -114,7 +123,7 @@ class _Blocks:
     """The loops over the buffers of the operands."""
 
     q: Buffer
-    panels: Buffer
+    keys: Buffer
     v: Buffer
     mask: Buffer | None
     empty: Buffer | None
@@ -122,12 +131,15 @@ class _Blocks:
     size: _Sizes
     scale: float
     is_guarded: bool
+    group: int
+    are_rows: bool
 
     def of(self, index: Index) -> Stmt:
         """All of one worker's tiles."""
         *outer, work = index
         size = self.size
-        queries, panels = self.q.shape[-2], self.panels.shape[-3]
+        queries = self.q.shape[-2]
+        panels = (self.v.shape[-2] + (size.width - 1)) // size.width if self.are_rows else self.keys.shape[-3]
         first = work * size.tiles
         tiles = minimum((queries + (size.rows - 1)) // size.rows - first, size.tiles)
 
@@ -135,17 +147,50 @@ class _Blocks:
             def at(tile: Expr) -> "_Tile":
                 return _Tile(self, tuple(outer), state, tile, (first + tile) * size.rows)
 
+            def add_panel(panel: Expr) -> Stmt:
+                return self._with_panel(
+                    tuple(outer),
+                    panel,
+                    lambda key: for_range(tiles, lambda tile: at(tile).add_panel(panel, key), name="tile"),
+                )
+
             return seq(
                 for_range(tiles, lambda tile: at(tile).clear(), name="tile"),
-                for_range(
-                    panels,
-                    lambda panel: for_range(tiles, lambda tile: at(tile).add_panel(panel), name="tile"),
-                    name="panel",
-                ),
+                for_range(panels, add_panel, name="panel"),
                 for_range(tiles, lambda tile: at(tile).finish(), name="tile"),
             )
 
         return self._with_state(with_state)
+
+    def _with_panel(self, outer: Index, panel: Expr, body: "Callable[[_Key], Stmt]") -> Stmt:
+        """``body`` with the elements of a panel: those in memory, or in a copy of the rows."""
+        size = self.size
+        if not self.are_rows:
+            return body(lambda k, j: _element(self.keys, (*outer, panel, k, j)))
+
+        def with_copy(copy: Buffer) -> Stmt:
+            parts = (self._copied(copy, outer, panel, *part) for part in _parts(size.depth, size.lanes))
+            return seq(*parts, body(lambda k, j: copy[k, j]))
+
+        return alloc((size.depth, size.width), f32, with_copy, name="keys")
+
+    def _copied(self, copy: Buffer, outer: Index, panel: Expr, start: int, count: int) -> Stmt:
+        """A part of all keys of a panel, transposed in registers; keys behind the last one repeat it."""
+        size, last = self.size, self.v.shape[-2] - 1
+
+        def squares(block: Expr) -> Stmt:
+            def stored(i: Expr, j: Expr) -> Stmt:
+                key = minimum(panel * size.width + block * size.lanes + i, last)
+                return store(copy, (j + start, block * size.lanes + i), _element(self.keys, (*outer, key, j + start)))
+
+            return for_range(
+                size.lanes,
+                lambda i: for_range(count, lambda j: stored(i, j), name="j", kind=LoopKind.VECTORIZED),
+                name="i",
+                kind=LoopKind.UNROLLED,
+            )
+
+        return for_range(size.width // size.lanes, squares, name="block")
 
     def _with_state(self, body: Callable[[_State], Stmt]) -> Stmt:
         size = self.size
@@ -158,6 +203,10 @@ class _Blocks:
             return alloc(own, f32, with_top, name="top")
 
         return alloc((*own, size.values), f32, with_out, name="out")
+
+
+_Key: TypeAlias = Callable[[Expr, Expr], Expr]
+"""The element ``k`` of key ``j`` of a panel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,43 +232,43 @@ class _Tile:
 
         return for_range(size.rows, row, name="r")
 
-    def add_panel(self, panel: Expr) -> Stmt:
+    def add_panel(self, panel: Expr, key: _Key) -> Stmt:
         """The scores of one panel's keys, and what these add to the state."""
         size = self.blocks.size
 
         def with_scores(scores: Buffer) -> Stmt:
-            products = (self._scores(scores, panel, start) for start in range(0, size.width, size.columns))
+            products = (self._scores(scores, panel, key, start) for start in range(0, size.width, size.columns))
             values = (self._values(scores, panel, *part) for part in _parts(size.values, size.columns))
             return seq(*products, for_range(size.rows, lambda r: self._weigh(scores, r), name="r"), *values)
 
         return alloc((size.rows, size.width), f32, with_scores, name="scores")
 
-    def _scores(self, scores: Buffer, panel: Expr, start: int) -> Stmt:
+    def _scores(self, scores: Buffer, panel: Expr, key: _Key, start: int) -> Stmt:
         """Those of a tile of keys, if there are keys."""
-        size, products = self.blocks.size, self._products(scores, panel, start)
+        size, products = self.blocks.size, self._products(scores, panel, key, start)
         if self._has_whole_panels() or not start:
             return products
         none = _box(size.rows, size.columns, lambda r, j: store(scores, (r, j + start), -inf))
         return if_then(panel * size.width + start < self._keys(), products, none)
 
-    def _products(self, scores: Buffer, panel: Expr, start: int) -> Stmt:
+    def _products(self, scores: Buffer, panel: Expr, key: _Key, start: int) -> Stmt:
         """The scaled and masked scores of a tile of keys."""
         blocks, size = self.blocks, self.blocks.size
 
         def scored(acc: Buffer, r: Expr, j: Expr) -> Stmt:
-            key = panel * size.width + (j + start)
+            place = panel * size.width + (j + start)
             value = acc[r, j] * const(blocks.scale, f32)
             if blocks.mask is not None:
-                value = value + _element(blocks.mask, (*self.outer, self._row(r), key))
+                value = value + _element(blocks.mask, (*self.outer, self._row_of(blocks.mask, r), place))
             value = value if blocks.empty is None else select(self._is_empty(r), const(-inf, f32), value)
             put = store(scores, (r, j + start), value)
             if self._has_whole_panels():
                 return put
-            return if_then(key < self._keys(), put, store(scores, (r, j + start), -inf))
+            return if_then(place < self._keys(), put, store(scores, (r, j + start), -inf))
 
         def step(acc: Buffer, k: Expr, r: Expr, j: Expr) -> Expr:
             left = _element(blocks.q, (*self.outer, self._row(r), k))
-            return acc[r, j] + left * _element(blocks.panels, (*self.outer, panel, k, j + start))
+            return acc[r, j] + left * key(k, j + start)
 
         def with_sums(acc: Buffer) -> Stmt:
             def each(body: Callable[[Expr, Expr], Stmt]) -> Stmt:
@@ -324,9 +373,13 @@ class _Tile:
         """The query of row ``r``; rows behind the last one repeat it."""
         return minimum(self.first + r, self.blocks.q.shape[-2] - 1)
 
+    def _row_of(self, buffer: Buffer, r: Expr) -> Expr:
+        """The row of a mask for row ``r``: that of its query in its head."""
+        return self._row(r) if self.blocks.group == 1 else self._row(r) % buffer.shape[-2]
+
     def _is_empty(self, r: Expr) -> Expr:
         assert self.blocks.empty is not None
-        return _element(self.blocks.empty, (*self.outer, self._row(r), ZERO))
+        return _element(self.blocks.empty, (*self.outer, self._row_of(self.blocks.empty, r), ZERO))
 
     def _keys(self) -> Expr:
         return self.blocks.v.shape[-2]

@@ -10,15 +10,17 @@ from dataclasses import replace
 from functools import partial
 
 from tilewright.base.dtypes import f32
-from tilewright.graph import Graph, Node
+from tilewright.graph import Graph, Node, Value
+from tilewright.ops import Trait
+from tilewright.ops.attention import swapped
 from tilewright.ops.operator import Attribute, require
-from tilewright.ops.shapes import normalize_axis, same_shape
+from tilewright.ops.shapes import normalize_axis, same_extent, same_shape, simplified
 from tilewright.passes.alternatives import Facts, candidates
 from tilewright.passes.alternatives.attention import WITH_SCORES
 from tilewright.passes.recognize import Composite, Match, Recognition, raised
-from tilewright.passes.rules.index import index_of
+from tilewright.passes.rules.index import Index, index_of
 from tilewright.passes.rules.terms import Apply, Number, Term, Variable, subterms
-from tilewright.symbolic.expr import ONE
+from tilewright.symbolic.expr import ONE, Const
 
 
 def recognize_attention(graph: Graph, facts: Facts) -> Graph:
@@ -32,6 +34,9 @@ def recognize_attention(graph: Graph, facts: Facts) -> Graph:
     found = (raised(node, index, {"MatMul": ATTENTIONS}) for node in graph.nodes)
     nodes = (new if new is old or _pays(new, facts) else old for old, new in zip(graph.nodes, found, strict=True))
     return replace(graph, nodes=tuple(nodes))
+
+
+_EXPAND, _MUL = require("Expand"), require("Mul")
 
 
 def _pays(node: Node, facts: Facts) -> bool:
@@ -76,7 +81,70 @@ def _attention(match: Match, pattern: Apply, scaled: Apply, scores: Apply, weigh
         return None
     is_guarded = used != weights and empty is None
     attributes: dict[str, Attribute] = {"scale": scale, "is_guarded": is_guarded}
+    rows = _rows(operands[1], match.index)
+    if rows is not None:
+        keys, factor = rows
+        operands[1:], group = _shared(operands[0], keys, operands[2], match.index) or ([keys, operands[2]], 1)
+        attributes |= {"scale": scale * factor, "are_rows": True, "group": group}
     return Composite("Attention", [*operands, mask, empty], attributes)
+
+
+def _rows(keys: Value, index: Index) -> tuple[Value, float] | None:
+    """What ``keys [..., d, n]`` are the transpose of, if they are that, and a factor on the way: exporters scale
+    queries and keys."""
+    scaled, factor = _unscaled(keys, index)
+    transposed = _producer(scaled, index)
+    if transposed is None or dict(transposed.attributes).get("perm") != swapped(len(keys.shape)):
+        return None
+    source = transposed.inputs[0]
+    if source is None:
+        return None
+    rows, other = _unscaled(source, index)
+    return rows, factor * other
+
+
+def _unscaled(value: Value, index: Index) -> tuple[Value, float]:
+    """The value that is multiplied with a constant number to get ``value``, and that number; or ``value``, and 1."""
+    producer = _producer(value, index)
+    if producer is not None and producer.op == _MUL:
+        for at, other in enumerate(producer.inputs):
+            source, array = producer.inputs[1 - at], None if other is None else index.arrays.get(other.name)
+            if array is not None and array.size == 1 and source is not None and source.shape == value.shape:
+                return source, float(array.reshape(-1)[0])
+    return value, 1.0
+
+
+def _shared(q: Value, rows: Value, v: Value, index: Index) -> tuple[list[Value], int] | None:
+    """Keys as rows, and values, before each head of them was repeated for several heads of queries, and how often."""
+    own, others = (_before_repetition(value, index) for value in (rows, v))
+    if own is None or others is None or own[1] != others[1]:
+        return None
+    if len(q.shape) < 3 or not same_extent(q.shape[-3], rows.shape[-3]):  # one head of queries for all
+        return None
+    return [own[0], others[0]], own[1]
+
+
+def _before_repetition(value: Value, index: Index) -> tuple[Value, int] | None:
+    """The value whose heads ``[..., heads, m, n]`` are repeated, one after the other, and how often: it gets a new
+    dimension, is expanded along it, and that is merged with the heads."""
+    merged = _producer(value, index)
+    expanded = _producer(merged.inputs[0], index) if merged is not None and merged.op.has(Trait.REGROUPS) else None
+    parted = _producer(expanded.inputs[0], index) if expanded is not None and expanded.op == _EXPAND else None
+    source = parted.inputs[0] if parted is not None and parted.op.has(Trait.REGROUPS) else None
+    if expanded is None or parted is None or source is None or len(source.shape) < 3:
+        return None
+    *outer, heads, rows, columns = source.shape
+    times = expanded.outputs[0].shape[-3]
+    single, several = ((*outer, heads, extent, rows, columns) for extent in (ONE, times))
+    if not isinstance(times, Const) or not same_shape(expanded.outputs[0].shape, several):
+        return None
+    repeated = (*outer, simplified(heads * times), rows, columns)
+    fits = same_shape(parted.outputs[0].shape, single) and same_shape(value.shape, repeated)
+    return (source, int(times.value)) if fits else None
+
+
+def _producer(value: Value | None, index: Index) -> Node | None:
+    return None if value is None else index.producers.get(value.name, (None,))[0]
 
 
 def _scale(match: Match, scaled: Apply) -> float | None:

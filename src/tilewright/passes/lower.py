@@ -16,14 +16,14 @@ from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, 
 from tilewright.kernels.run_time_weights import Copied, copied_weights
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
-from tilewright.ops import Trait
+from tilewright.ops import FusionKind, Trait
 from tilewright.ops.operator import map_expressions
-from tilewright.ops.shapes import Shape, static
+from tilewright.ops.shapes import Shape, simplified, static
 from tilewright.passes.checks import known_ranges, numbered, without_known_checks
 from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
-from tilewright.symbolic.expr import Expr, Var
+from tilewright.symbolic.expr import ONE, Expr, Var
 from tilewright.symbolic.traversal import substitute
 from tilewright.target.target import Target
 from tilewright.tensor.build import placeholder
@@ -77,6 +77,31 @@ class Lowering:
         first, kernel = self._known[form]
         return kernel if first is group else kernel.of(group, first)
 
+    def single(self, group: Group, kernel: Kernel) -> Program | None:
+        """The naive program of ``group`` for run-time extents that are all 1, on the arguments of ``kernel``.
+
+        None unless it is a product with a constant weight: that takes as long as reading the weight, which asks for
+        another schedule than one for many rows.
+        """
+        constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
+        is_product = any(
+            node.op.kind is FusionKind.CONTRACTION
+            and not node.op.has(Trait.SUMS_CHANNELS)
+            and any(value in constants for value in node.inputs)
+            for node in group.nodes
+        )
+        if not kernel.program.dims or not is_product or any(value in layouts for value in kernel.arguments):
+            return None
+        ones: dict[Var, Expr] = dict.fromkeys(self._laid_out.graph.extents, ONE)
+        made = to_kernel(group, self._laid_out, self._target, {}, ones, kernel.packings)
+        shapes = zip(made.program.params, kernel.program.params, strict=True)
+        given: dict[Var, Expr] = {dim.var: ONE for dim in kernel.program.dims}
+        alike = all(
+            own.dtype == other.dtype and own.shape == tuple(simplified(substitute(e, given)) for e in other.shape)
+            for own, other in shapes
+        )
+        return made.program if alike and not made.program.dims else None
+
     def _form(self, group: Group) -> tuple[object, ...]:
         """All that the kernel of a group depends on: its values by number, and their facts."""
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
@@ -102,10 +127,12 @@ def to_kernel(
     target: Target,
     bounds: Mapping[str, int],
     extents: Mapping[Var, Expr] | None = None,
+    packings: Mapping[Value, IndexMap] | None = None,
 ) -> Kernel:
     """The naive program of ``group``; parameters are named by position, so that equal groups give equal programs.
 
-    ``extents``: names of run-time extents in it, if not those of the graph; ``bounds`` are by these names.
+    ``extents``: names of run-time extents in it, or their values, if not those of the graph; ``bounds`` are by these
+    names. ``packings``: the stored layouts of constants, if these are given.
     """
     graph, layouts, extents = laid_out.graph, laid_out.layouts, extents or {}
     seen = {value: _seen_as(value, group, layouts) for value in group.inputs}
@@ -140,13 +167,16 @@ def to_kernel(
     stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
-    packings = constant_layouts(outputs, {*constants, *weights.copies}, stored, widths, groups)
-    placed = relayout(outputs, {**stored, **packings})
+    if packings is None:
+        stored_so = constant_layouts(outputs, {*constants, *weights.copies}, stored, widths, groups)
+    else:
+        stored_so = {tensor: packings[value] for tensor, value in constants.items() if value in packings}
+    placed = relayout(outputs, {**stored, **stored_so})
     order = [placed.get(inputs[value], inputs[value]) for value in group.inputs]
     program = lower([placed[tensor] for tensor in outputs], name="kernel", inputs=order, dims=bounds, trusted=True)
     ranges = known_ranges(group.inputs, graph)
     program = without_known_checks(program, {inputs[v].name: limits for v, limits in ranges.items()})
-    packed = {constants[tensor]: packings[tensor] for tensor in packings if tensor in constants}
+    packed = {constants[tensor]: stored_so[tensor] for tensor in stored_so if tensor in constants}
     return Kernel(program, (*group.inputs, *group.outputs), packed, str(program))
 
 

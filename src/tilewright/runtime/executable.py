@@ -153,8 +153,13 @@ class Executable(ABC):
             if symbol.value is None:
                 symbol.check(found[symbol.name], "inputs")
             else:
-                found[symbol.name] = evaluate(symbol.value, found)
-                symbol.check(found[symbol.name], "computed from the inputs' shapes")
+                value = evaluate(symbol.value, found)
+                symbol.check(value, "computed from the inputs' shapes")
+                if found.setdefault(symbol.name, value) != value:  # it is an extent of an input, too
+                    raise BadFeed(
+                        f"inputs: extent {symbol.name!r} is {found[symbol.name]}, and has to be {value} for the other "
+                        "inputs; give arrays of such sizes"
+                    )
         shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
         return [found[symbol.name] for symbol in self.manifest.symbols], shapes
 

@@ -12,7 +12,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.loops.visit import children, walk
 from tilewright.schedule.schedule import Schedule
-from tilewright.symbolic.expr import Binary, Expr, Select, maximum, minimum
+from tilewright.symbolic.expr import Binary, Expr, Select, const, maximum, minimum
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import walk as walk_expr
 
@@ -164,4 +164,23 @@ def test_lanes_without_a_known_end_are_guarded_in_the_last_iteration_only() -> N
         assert guarded(prepare(s.program).body) == [False, True]
         for length in (0, 1, 15, 16, 17, 32, 50):
             data = np.random.default_rng(length).standard_normal((3, length)).astype(np.float32)
+            np.testing.assert_array_equal(run_native(s.program, {"a": data})[0], data * 2)
+
+
+def test_rows_of_a_tile_without_a_known_end_are_guarded_in_the_last_tile_only() -> None:
+    n = te.var("n")
+    a = te.placeholder((n, 16), name="a")
+    doubled = te.compute((n, 16), lambda i, j: a[i, j] * 2.0, name="doubled")
+    for is_parallel in (False, True):
+        s = Schedule(lower([doubled], name="doubled", inputs=[a], dims={}))
+        i, j = s.get_loops("doubled")
+        outer, row = s.split(i, (None, 4))
+        s.unroll(row)
+        s.vectorize(j)
+        for loop in (outer,) if is_parallel else ():
+            s.parallel(loop)
+        rows = [node for node in walk(prepare(s.program).body) if isinstance(node, Loop) and node.extent == const(4)]
+        assert [any(isinstance(inner, If) for inner in walk(node)) for node in rows] == [False, True]
+        for length in (0, 1, 3, 4, 5, 8, 11):
+            data = np.random.default_rng(length).standard_normal((length, 16)).astype(np.float32)
             np.testing.assert_array_equal(run_native(s.program, {"a": data})[0], data * 2)

@@ -127,7 +127,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
     modules: dict[str, str] = {}
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: dict[str, tuple[Site, ...]] = {}
-    for program in kernels:
+    for program in (*kernels, *emission.singles.values()):
         _require_features(program, target)
         try:
             made = kernel_text(
@@ -144,7 +144,10 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
         regions.extend(made.regions)
         known[program.name] = (program, made.info)
     module = Module()
-    info = emit_main(main, emission.constants, known, module, {name: len(found) for name, found in sites.items()})
+    alike = ((name, one.name) for name, one in emission.singles.items() if sites[one.name] == sites[name])
+    singles = dict(alike)
+    counts = {name: len(found) for name, found in sites.items()}
+    info = emit_main(main, emission.constants, known, module, counts, singles)
     named = (
         emission.place(call, site) if isinstance(site, Origin) else f"{name}: {site}"
         for call, name in enumerate(info.calls)

@@ -7,6 +7,7 @@ its own workspace; its allocations have offsets planned by liveness (``plan``).
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.intrinsics import emit_intrinsic
@@ -16,7 +17,7 @@ from tilewright.backend.cpu.prepare import prepare
 from tilewright.backend.cpu.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
 from tilewright.backend.cpu.stop_text import poll
 from tilewright.backend.cpu.text import FunctionText
-from tilewright.backend.cpu.values import Value
+from tilewright.backend.cpu.values import Value, integer
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, Unsupported
 from tilewright.loops.ir import NOTHING, Alloc, Buffer, Call, Callee, Stmt
@@ -25,6 +26,7 @@ from tilewright.loops.visit import MOST_COPIES, allocations, buffers, copies, se
 from tilewright.runtime import abi
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ZERO, Expr, Extent, Var, const
+from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import substitute
 
 
@@ -61,10 +63,12 @@ def emit_main(
     kernels: Mapping[str, tuple[Program, FunctionInfo]],
     module: Module,
     sites: Mapping[str, int],
+    singles: Mapping[str, str],
 ) -> FunctionInfo:
     """Append ``tw_main``. The last ``constants`` of the read-only parameters are constants of the model.
 
     ``sites``: the number of sites of each kernel; those of the calls are numbered in the order of the calls.
+    ``singles``: the kernels that are called instead of others where all of these' run-time extents are 1.
 
     Raises ``BadProgram`` if it calls a kernel missing in ``kernels``.
     """
@@ -80,7 +84,7 @@ def emit_main(
     offsets: dict[str, Expr] = {name: const(at) for name, at in plan.offsets.items()}
     offsets.update((name, starts[slot]) for name, slot in plan.slots.items())
     called: list[str] = []
-    calls = _kernel_calls(program, kernels, top, called, sites)
+    calls = _kernel_calls(program, kernels, top, called, sites, singles)
     signature = f"define hidden i32 @{abi.MAIN}"
     parts = _parts(program)
     for name, part in parts.items():
@@ -203,6 +207,7 @@ def _kernel_calls(
     workspace: int,
     called: list[str],
     sites: Mapping[str, int],
+    singles: Mapping[str, str],
 ) -> CallEmitter:
     """Emits calls of kernels, each followed by a mark and a stop check; appends their names to ``called``."""
 
@@ -214,19 +219,38 @@ def _kernel_calls(
         pointers = [places[region.buffer.name].pointer for region in call.args]
         buffers = _array(emitter.text, "ptr", pointers)
         extents = _extents(program, call, caller)
-        dims = _array(emitter.text, "i64", [emitter.scalars.value(extents[dim.var]) for dim in program.dims])
+        sizes = [emitter.scalars.value(extents[dim.var]) for dim in program.dims]
+        dims = _array(emitter.text, "i64", sizes)
         start = emitter.scalars.value(workspace + substitute(info.more_workspace, extents))
         slice_ = emitter.text.pure(f"getelementptr inbounds i8, ptr %workspace, i64 {start.text}", 0)
         if sites.get(program.name):
             first = sum(sites.get(name, 0) for name in called)
             at = emitter.text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_FIRST_SITE}", 0)
             emitter.text.effect(f"store i64 {first}, ptr {at}")
-        emitter.text.effect(f"call void @{program.name}(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)")
+        rest = f"(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)"
+        single = singles.get(program.name)
+        if single is None:
+            emitter.text.effect(f"call void @{program.name}{rest}")
+        else:
+            _call_either(emitter, sizes, single, program.name, rest)
         called.append(program.name)
         _mark(emitter.text, len(called))
         poll(emitter.text, "0")
 
     return emit
+
+
+def _call_either(emitter: StatementEmitter, sizes: Sequence[Value], single: str, other: str, arguments: str) -> None:
+    """Calls ``single`` where all ``sizes`` are 1, else ``other``."""
+    ops, text = emitter.scalars.ops, emitter.text
+    tests = [ops.binary(BinaryOp.EQ, size, integer(1)) for size in sizes]
+    condition = reduce(lambda a, b: ops.binary(BinaryOp.AND, a, b), tests)
+    sides: list[tuple[str, list[str]]] = []
+    for name in (single, other):
+        entry = text.open_branch()
+        text.effect(f"call void @{name}{arguments}")
+        sides.append((entry, text.close_branch()[1]))
+    text.branch(condition, sides)
 
 
 def _mark(text: FunctionText, slot: int) -> None:

@@ -14,10 +14,11 @@ import numpy as np
 from tilewright.base.dtypes import f32
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Node, Value
+from tilewright.ops.attention import swapped
 from tilewright.ops.operator import Attribute, require
-from tilewright.ops.shapes import broadcast
+from tilewright.ops.shapes import simplified
 from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
-from tilewright.symbolic.expr import ZERO, Const, Expr
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, const
 from tilewright.target.target import Target
 
 ATTENTION = require("Attention")
@@ -71,9 +72,9 @@ class _Sizes:
     @staticmethod
     def of(node: Node) -> "_Sizes":
         """The estimated sizes of a node."""
-        q, keys, v, *_ = _operands(node)
-        leading = broadcast(q.shape[:-2], keys.shape[:-2], v.shape[:-2])
-        return _Sizes(prod(map(_size, leading)), *map(_size, (q.shape[-2], keys.shape[-1], q.shape[-1], v.shape[-1])))
+        q, _, v, *_ = _operands(node)
+        heads = prod(map(_size, node.outputs[0].shape[:-2]))
+        return _Sizes(heads, *map(_size, (q.shape[-2], v.shape[-2], q.shape[-1], v.shape[-1])))
 
     def cycles_with_scores(self, target: Target) -> float:
         """The products, and the scores written, read by a softmax, written and read again."""
@@ -111,36 +112,86 @@ def _is_possible(node: Node) -> bool:
     q, keys, v, mask, _ = _operands(node)
     known = all(isinstance(width, Const) and 0 < int(width.value) <= _WIDEST for width in (q.shape[-1], v.shape[-1]))
     are_matrices = all(value.dtype == f32 and len(value.shape) > 1 for value in (q, keys, v))
-    return known and are_matrices and keys.shape[-1] != ZERO and (mask is None or mask.dtype == f32)
+    return known and are_matrices and v.shape[-2] != ZERO and (mask is None or mask.dtype == f32)
 
 
 def _in_blocks(target: Target, node: Node, building: Building) -> None:
+    """Queries of a group of heads are rows of one matrix: these heads have the same keys."""
     q, keys, v, mask, empty = _operands(node)
+    given, group = dict(node.attributes), _group(node)
     lanes = target.lanes(f32.bits)
     columns = lanes * (4 if target.vector_registers >= 4 * (_ROWS + 1) + 1 else 2)
-    panels = building.add(require("KeyPanels"), [keys], node, "panels", {"width": -(-_KEYS // columns) * columns})
+    width = -(-_KEYS // columns) * columns
     sizes: dict[str, Attribute] = {"rows": _ROWS, "lanes": lanes, "columns": columns}
-    attributes = {**dict(node.attributes), **sizes}
-    building.add(require("BlockAttention"), [q, panels, v, mask, empty], node, attributes=attributes)
+    panels = keys
+    if given.get("are_rows") and not isinstance(v.shape[-2], Const):  # a cache of keys is not written again
+        sizes |= {"are_rows": True, "width": width}
+    else:
+        panels = building.add(require("KeyPanels"), [_columns(node, building)], node, "panels", {"width": width})
+    attributes = {**{name: given[name] for name in ("scale", "is_guarded") if name in given}, **sizes}
+    if group == 1:
+        building.add(require("BlockAttention"), [q, panels, v, mask, empty], node, attributes=attributes)
+        return
+    q, mask, empty = (_as_rows(value, group, node, building) for value in (q, mask, empty))
+    made = building.add(
+        require("BlockAttention"), [q, panels, v, mask, empty], node, "rows", {**attributes, "group": group}
+    )
+    building.add(require("Reshape"), [made], node, attributes={"shape": node.outputs[0].shape})
+
+
+def _group(node: Node) -> int:
+    """The heads of queries for each of keys and values."""
+    return int(str(dict(node.attributes).get("group", 1)))
+
+
+def _columns(node: Node, building: Building) -> Value:
+    """The keys ``[..., d, n]``."""
+    keys = _operands(node)[1]
+    if not dict(node.attributes).get("are_rows"):
+        return keys
+    return building.add(require("Transpose"), [keys], node, "columns", {"perm": swapped(len(keys.shape))})
+
+
+def _as_rows(value: Value | None, group: int, node: Node, building: Building) -> Value | None:
+    """``[..., heads, m, n]`` as ``[..., heads / group, group * m, n]``; what is the same for all heads stays."""
+    if value is None or len(value.shape) < 3 or value.shape[-3] == ONE:
+        return value
+    *outer, heads, rows, columns = value.shape
+    shape = (*outer, simplified(heads // group), simplified(rows * group), columns)
+    return building.add(require("Reshape"), [value], node, "rows", {"shape": shape})
 
 
 def _with_scores(node: Node, building: Building) -> None:
     q, keys, v, mask, empty = _operands(node)
-    attributes = dict(node.attributes)
+    attributes, group = dict(node.attributes), _group(node)
     scale = np.array(attributes.get("scale", 1.0), np.float32)
+    keys = _columns(node, building)
 
     def add(op: str, *inputs: Value, **given: Attribute) -> Value:
         return building.add(require(op), inputs, node, op.lower(), given)
 
-    scores = add("MatMul", q, keys)
+    def grouped(value: Value) -> Value:
+        """With a dimension for the heads of a group."""
+        if group == 1 or len(value.shape) < 3:
+            return value
+        *outer, heads, rows, columns = value.shape
+        if value in (keys, v) or heads == ONE:
+            return add("Unsqueeze", value, axes=(len(value.shape) - 2,))
+        return add("Reshape", value, shape=(*outer, simplified(heads // group), const(group), rows, columns))
+
+    scores = add("MatMul", grouped(q), grouped(keys))
     if scale != 1.0:
         scores = add("Mul", scores, building.constant(f"{scores.name}.scale", scale))
     if mask is not None:
-        scores = add("Add", scores, mask)
+        scores = add("Add", scores, grouped(mask))
     weights = add("Softmax", scores, axis=-1)
     none = building.constant(f"{weights.name}.none", np.array(0, np.float32))
     if attributes.get("is_guarded"):
         weights = add("Where", add("IsNaN", weights), none, weights)
     if empty is not None:
-        weights = add("Where", empty, none, weights)
-    building.add(require("MatMul"), [weights, v], node)
+        weights = add("Where", grouped(empty), none, weights)
+    if group == 1:
+        building.add(require("MatMul"), [weights, v], node)
+        return
+    made = add("MatMul", weights, grouped(v))
+    building.add(require("Reshape"), [made], node, attributes={"shape": node.outputs[0].shape})

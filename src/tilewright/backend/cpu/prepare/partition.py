@@ -5,7 +5,7 @@ which the inner loop has 8. A guard that can't be decided by splitting stays; in
 position-dependent selection (padding around an image) counts as a guard as well, as long as the code stays small: most
 iterations are in the interior, without a selection. Parallel loops are not split (each piece would cost a join): their
 body gets one version per piece instead. A loop whose number of iterations is known at run time only is cut where the
-last of its lanes may be idle.
+last lanes or rows of a tile may be idle.
 """
 
 import itertools
@@ -42,6 +42,8 @@ from tilewright.symbolic.traversal import all_of, conjuncts, reads_in, transform
 
 MAX_PIECES = 3
 """Maximum pieces of one loop: before, between and after. More would cost more code than guards cost time."""
+
+_WRITTEN_OUT = (LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 MAX_COPIED = 2000
 """Maximum reads and stores, with unrolled ones counted singly, of all pieces of a loop split for selections: larger
@@ -100,7 +102,7 @@ class _Partition:
     def _loop(self, loop: Loop, at: _Place) -> Stmt:
         extent = at.expr(loop.extent)
         if not isinstance(extent, Const):
-            end = self._end_of_full_lanes(loop, extent, loop.body, at)
+            end = self._end_of_full_tiles(loop, extent, loop.body, at)
             pieces = [(ZERO, extent)] if end is None else [(ZERO, end), (end, simplify(extent - end, at.bounds))]
             return seq(*(self._open_piece(loop, start, times, at) for start, times in pieces))
         times = int(extent.value)
@@ -130,16 +132,16 @@ class _Partition:
         body = self.partition(loop.body, inside.inside(var, times))
         return NOTHING if body == NOTHING else Loop(var, _index(times, at.bounds), body, loop.kind)
 
-    def _end_of_full_lanes(self, loop: Loop, extent: Expr, body: Stmt, at: _Place) -> Expr | None:
-        """Up to which iteration all lanes run, if ``loop`` runs as often as only run time tells, and the lanes of the
-        rest are guarded: a mask takes as long as a few operations."""
+    def _end_of_full_tiles(self, loop: Loop, extent: Expr, body: Stmt, at: _Place) -> Expr | None:
+        """Up to which iteration all lanes and rows run, if ``loop`` runs as often as only run time tells, and those of
+        the rest are guarded: a mask takes as long as a few operations, and branches keep them apart."""
         if loop.kind not in (LoopKind.SERIAL, LoopKind.PARALLEL):
             return None
-        lanes = {inner.var for inner in walk(body) if isinstance(inner, Loop) and inner.kind is LoopKind.VECTORIZED}
+        of_tile = {inner.var for inner in walk(body) if isinstance(inner, Loop) and inner.kind in _WRITTEN_OUT}
         known = at.inside(loop.var, extent)
         ends: set[Expr] = set()
         for guard in self._guards.of(body):
-            if loop.var in guard.source.variables and not guard.selects and lanes & guard.source.variables:
+            if loop.var in guard.source.variables and not guard.selects and of_tile & guard.source.variables:
                 inside = known.bounds.extended({v: at.expr(size) for v, size in guard.between})
                 ends.update(_ends(guard.conditions(at.values), loop.var, inside))
         if len(ends) != 1:
@@ -176,12 +178,12 @@ class _Partition:
         return NOTHING if result is None else result
 
     def _open_versions(self, loop: Loop, rest: Sequence[Loop], body: Stmt, at: _Place) -> Stmt:
-        """``body`` for iterations with all lanes, and for the others, if that makes a difference."""
+        """``body`` for iterations with whole tiles, and for the others, if that makes a difference."""
         every = self._versions(rest, body, at.inside(loop.var, loop.extent))
         inside = at
         for inner in rest:
             inside = inside.inside(inner.var, inner.extent)
-        end = self._end_of_full_lanes(loop, loop.extent, body, inside)
+        end = self._end_of_full_tiles(loop, loop.extent, body, inside)
         if end is None:
             return every
         return If(loop.var < end, self._versions(rest, body, at.inside(loop.var, end)), every)

@@ -1,6 +1,8 @@
 """The shapes of a model's inputs, from the file's declarations and the user's shapes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import add
 
 import onnx
 
@@ -8,8 +10,8 @@ from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.names import Names, readable
 from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read.protos import check_size
-from tilewright.ops.shapes import Shape
-from tilewright.symbolic.expr import Extent, const
+from tilewright.ops.shapes import Shape, simplified
+from tilewright.symbolic.expr import Expr, Extent, const
 
 _Dims = tuple[int | str, ...]
 """A shape before its run-time extents are numbered: a str is the user's name of one."""
@@ -21,8 +23,11 @@ def input_shapes(
     """The shape of each input. A dimension given for one input applies to all inputs that share its name.
 
     Run-time extents are numbered in order of first use (``n0``, ``n1`` ...): the users' names are labels, on which
-    compiled code does not depend; ``least``: their least values. Raises ``InvalidModel`` for a shape that is
-    malformed or contradicts the model, ``UnsupportedModel`` for an input of unknown rank.
+    compiled code does not depend; ``least``: their least values. A dimension called ``past + sequence``, after two
+    others, is as large as these together: so exporters of language models write it.
+
+    Raises ``InvalidModel`` for a shape that is malformed or contradicts the model, ``UnsupportedModel`` for an input of
+    unknown rank.
     """
     names = [info.name for info in inputs]
     unknown = [name for name in given if name not in names]
@@ -35,7 +40,9 @@ def input_shapes(
     bound: dict[str, int | str] = {}
     for name, dims in wanted.items():
         _bind(name, dims, declared[name], bound)
-    shapes = {name: tuple(_resolved(dim, bound) for dim in dims) for name, dims in declared.items()}
+    labels = {dim for dims in declared.values() for dim in dims if isinstance(dim, str)}
+    sums = {label: parts for label in labels if (parts := _parts(label, labels)) is not None}
+    shapes = {name: tuple(_resolved(dim, bound, sums) for dim in dims) for name, dims in declared.items()}
     for name, dims in shapes.items():
         fixed = tuple(dim for dim in dims if isinstance(dim, int))
         check_size(fixed if len(fixed) == len(dims) else (), f"input {readable(name)}")
@@ -44,13 +51,24 @@ def input_shapes(
 
 def _numbered(shapes: Mapping[str, _Dims], least: Mapping[str, int]) -> dict[str, Shape]:
     labels = dict.fromkeys(dim for dims in shapes.values() for dim in dims if isinstance(dim, str))
-    extents = {
-        label: Extent(f"n{number}", label=label, least=least.get(label, 0)) for number, label in enumerate(labels)
+    sums = {label: parts for label in labels if (parts := _parts(label, labels)) is not None}
+    own = (label for label in labels if label not in sums)
+    extents: dict[str, Expr] = {
+        label: Extent(f"n{number}", label=label, least=least.get(label, 0)) for number, label in enumerate(own)
     }
+    for label, parts in sums.items():
+        extents[label] = simplified(reduce(add, (const(int(p)) if p.isdecimal() else extents[p] for p in parts)))
     return {
         name: tuple(extents[dim] if isinstance(dim, str) else const(dim) for dim in dims)
         for name, dims in shapes.items()
     }
+
+
+def _parts(label: str, labels: Collection[str]) -> tuple[str, ...] | None:
+    """The parts of a name that is a sum of other names, none of which is a sum, and numbers; else None."""
+    parts = tuple(part.strip() for part in label.split("+"))
+    names = [part for part in parts if not part.isdecimal()]
+    return parts if len(parts) > 1 and names and all(name in labels and "+" not in name for name in names) else None
 
 
 def _names_in(inputs: Iterable[onnx.ValueInfoProto], wanted: Iterable[_Dims]) -> set[str]:
@@ -105,8 +123,21 @@ def _bind(name: str, wanted: _Dims, declared: _Dims, bound: dict[str, int | str]
             )
 
 
-def _resolved(dim: int | str, bound: Mapping[str, int | str]) -> int | str:
-    return bound.get(dim, dim) if isinstance(dim, str) else dim
+def _resolved(dim: int | str, bound: Mapping[str, int | str], sums: Mapping[str, Sequence[str]]) -> int | str:
+    """A dimension with the given sizes; a sum of given ones is a number. Raises ``InvalidModel`` if it is given, too,
+    and differs."""
+    if not isinstance(dim, str):
+        return dim
+    own = bound.get(dim, dim)
+    if dim not in sums:
+        return own
+    parts = [bound.get(part, part) for part in sums[dim]]
+    numbers = [int(part) for part in parts if isinstance(part, int) or part.isdecimal()]
+    if len(numbers) < len(parts):
+        return own if own != dim else " + ".join(map(str, parts))
+    if isinstance(own, int) and own != sum(numbers):
+        raise InvalidModel(f"shapes= gives {own} for dimension {readable(dim)}, which is {sum(numbers)}")
+    return sum(numbers)
 
 
 def _show(dims: _Dims) -> str:
