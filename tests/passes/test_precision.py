@@ -144,6 +144,17 @@ def test_what_is_narrow() -> None:
     assert set(found.weights) == {"q", "y"}
 
 
+@pytest.mark.parametrize(("rows", "names"), [(4, {"m", "n"}), (4096, {"q", "s", "p", "m", "n", "o"})])
+def test_small_values_stay_wide_between_elementwise_operators(rows: int, names: set[str]) -> None:
+    """What stays in the first cache takes no less time in 16 bits."""
+    text = f"""net (float[{rows}, 64] x) => (float[{rows}, 64] y) {{
+      q = MatMul(x, a)  s = Sigmoid(q)  p = MatMul(x, b)  m = Mul(p, s)  n = MatMul(m, a)  o = Softmax(n)  y = Relu(o)
+    }}"""
+    model = made(text, {"a": drawn(64, 64), "b": drawn(64, 64)})
+    for precision in SIXTEEN:
+        assert narrow(load(model), precision, BEST).values == names
+
+
 def test_all_layers_of_a_network_use_the_instruction() -> None:
     found = compiled(convolutions(16, 32, 12), Precision.BF16, BEST)
     assert len(instructions(found)) == 3

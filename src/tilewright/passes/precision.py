@@ -3,11 +3,13 @@
 The graph keeps its dtypes: all arithmetic, and all sums, are in f32. A value that passes from one kernel to another is
 rounded when it is stored (``kernels.narrowing``). With bfloat16, the operands of products with constant weights are
 rounded as well, where the target has dot products for them, which add exact products in f32. Those of recurrences, too:
-there, only the operands of the products are rounded, and all states stay in f32.
+there, only the operands of the products are rounded, and all states stay in f32. Small values stay in f32 between
+elementwise operators, which is as fast.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from tilewright.base.dtypes import DType, bf16, f16, f32
 from tilewright.base.numerics import Precision
@@ -17,6 +19,7 @@ from tilewright.kernels.dot_products import dot_products
 from tilewright.kernels.narrowing import factors
 from tilewright.kernels.relayout import origin_of
 from tilewright.ops import FusionKind, Trait
+from tilewright.ops.shapes import static
 from tilewright.passes.blocks import can_be_blocked
 from tilewright.symbolic.expr import Const, Expr, Read, Var
 from tilewright.target.target import Target
@@ -57,6 +60,7 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
         return WIDE
     weights = dict(_narrow_weights(graph, target)) if has_products(dtype, target) else {}
     wide = _wide(graph, weights)
+    wide.update(value for value in _between_elementwise(graph) if _is_near(value, target))
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
     names = frozenset(value.name for value in made if value not in wide)
     return Narrow(dtype, names, weights, has_products(dtype, target))
@@ -86,6 +90,18 @@ def _wide(graph: Graph, weights: Collection[str]) -> set[Value]:
         elif is_statistic or _has_no_weight(node, graph.constants):
             wide.update(value for value in node.outputs if value not in multiplied)
     return wide
+
+
+def _between_elementwise(graph: Graph) -> set[Value]:
+    """The values that elementwise nodes read, and no others: along a chain of them, roundings would add up."""
+    others = {value for node in graph.nodes if not node.op.has(Trait.ELEMENTWISE) for value in node.inputs}
+    return {value for node in graph.nodes for value in node.inputs if value is not None and value not in others}
+
+
+def _is_near(value: Value, target: Target) -> bool:
+    """Whether ``value`` stays in the first cache: storing fewer bits of it would save no time."""
+    size = static(value.shape)
+    return size is not None and value.dtype.itemsize * prod(size) <= target.l1_bytes
 
 
 def _has_no_weight(node: Node, constants: Mapping[Value, Array]) -> bool:
