@@ -1,5 +1,6 @@
 """Models in bfloat16 and float16: the types of values, dot products, and results against float64."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -160,6 +161,13 @@ def test_all_layers_of_a_network_use_the_instruction() -> None:
     assert len(instructions(found)) == 3
     stored = {v.dtype for kernel in found.kernels for v in kernel.program.params}
     assert stored == {bf16, f32}
+
+
+@pytest.mark.parametrize(("columns", "tile"), [(48, "[1, 3, 16]"), (400, "[1, 4, 16]"), (512, "[1, 64]")])
+def test_columns_that_are_no_whole_tiles_have_several_accumulators(columns: int, tile: str) -> None:
+    text = f"net (float[1, 64] x) => (float[1, {columns}] y) {{ y = MatMul(x, a) }}"
+    (kernel,) = compiled(made(text, {"a": drawn(64, columns)}), Precision.BF16, BEST).kernels
+    assert re.search(rf"alloc \w+: f32{re.escape(tile)} in local", str(kernel.program))
 
 
 def test_without_the_instruction_values_are_narrow_and_products_wide() -> None:
