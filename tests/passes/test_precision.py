@@ -1,5 +1,6 @@
 """Models in bfloat16 and float16: the types of values, dot products, and results against float64."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -144,11 +145,29 @@ def test_what_is_narrow() -> None:
     assert set(found.weights) == {"q", "y"}
 
 
+@pytest.mark.parametrize(("rows", "names"), [(4, {"m", "n"}), (4096, {"q", "s", "p", "m", "n", "o"})])
+def test_small_values_stay_wide_between_elementwise_operators(rows: int, names: set[str]) -> None:
+    """What stays in the first cache takes no less time in 16 bits."""
+    text = f"""net (float[{rows}, 64] x) => (float[{rows}, 64] y) {{
+      q = MatMul(x, a)  s = Sigmoid(q)  p = MatMul(x, b)  m = Mul(p, s)  n = MatMul(m, a)  o = Softmax(n)  y = Relu(o)
+    }}"""
+    model = made(text, {"a": drawn(64, 64), "b": drawn(64, 64)})
+    for precision in SIXTEEN:
+        assert narrow(load(model), precision, BEST).values == names
+
+
 def test_all_layers_of_a_network_use_the_instruction() -> None:
     found = compiled(convolutions(16, 32, 12), Precision.BF16, BEST)
     assert len(instructions(found)) == 3
     stored = {v.dtype for kernel in found.kernels for v in kernel.program.params}
     assert stored == {bf16, f32}
+
+
+@pytest.mark.parametrize(("columns", "tile"), [(48, "[1, 3, 16]"), (400, "[1, 4, 16]"), (512, "[1, 64]")])
+def test_columns_that_are_no_whole_tiles_have_several_accumulators(columns: int, tile: str) -> None:
+    text = f"net (float[1, 64] x) => (float[1, {columns}] y) {{ y = MatMul(x, a) }}"
+    (kernel,) = compiled(made(text, {"a": drawn(64, columns)}), Precision.BF16, BEST).kernels
+    assert re.search(rf"alloc \w+: f32{re.escape(tile)} in local", str(kernel.program))
 
 
 def test_without_the_instruction_values_are_narrow_and_products_wide() -> None:

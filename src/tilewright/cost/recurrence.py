@@ -6,8 +6,10 @@ lanes along its last axis.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilewright.kernels.contraction import Extents, analyze
+from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.nests import Lanes, Nests, Tiles
 from tilewright.kernels.schedules import inline_all, is_reduction, schedule_elementwise
 from tilewright.loops.ir import Block
@@ -47,10 +49,20 @@ def _contraction(s: Schedule, block: Block, target: Target) -> Iterator[Tiles]:
     if buffers_written(readers[0]) & buffers_read(block):  # complete before any part of it is read
         return
     large = _is_large(s, block, target)
-    nest = Tiles.of(s, BlockRef(block.name), roles, target, large, may_unroll=False)
+    nest = _read_each_step(Tiles.of(s, BlockRef(block.name), roles, target, large, may_unroll=False), target)
+    instruction = instruction_for(block, roles, target)
+    if instruction is not None:
+        nest = by_instruction(nest, instruction)
     if roles.rows is not None and not isinstance(block.axes[roles.rows].extent, Const):
         nest = nest.without("rows")  # tiles of a run-time extent can't be distinguished within a step
     yield nest
+
+
+def _read_each_step(nest: Tiles, target: Target) -> Tiles:
+    """``nest`` with a panel that comes from the last cache: all steps but the first find it there, if it fits."""
+    if nest.facts.streamed > max(target.l2_bytes, target.l3_bytes):
+        return nest
+    return replace(nest, facts=replace(nest.facts, streamed=0))
 
 
 def _readers(s: Schedule, nest: Tiles) -> list[str]:

@@ -11,7 +11,7 @@ from tilewright.base.dtypes import DType
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.narrowing import factors
-from tilewright.kernels.nests import Tiles
+from tilewright.kernels.nests import VECTORS, Tiles
 from tilewright.kernels.packing import Group
 from tilewright.kernels.relayout import Layouts, blocked, operations
 from tilewright.loops.ir import Block, Store
@@ -82,18 +82,24 @@ def groups_of(op: Operation, weight: Tensor, layouts: Layouts, target: Target) -
 def whole_columns(
     outputs: Sequence[Tensor], layouts: Layouts, target: Target
 ) -> tuple[list[Tensor], dict[Tensor, IndexMap]]:
-    """``outputs``, and layouts of the products that an instruction computes and whose columns do not fill registers:
-    with columns in blocks of a register, of which the last is not full."""
+    """``outputs``, and layouts of the products that an instruction computes and whose columns are no whole tiles: with
+    columns in blocks of a register, of which the last may not be full. A tile is then of several blocks, some less at
+    the end; the widest tile that divides the columns would have fewer accumulators, which wait for themselves."""
     found = dict(layouts)
     results = list(outputs)
     for op, tensors in operations(outputs):
         (tensor, *others) = tensors
         weights = [source for source in inputs_of(op) if groups_of(op, source, layouts, target)] if not others else []
         columns = tensor.shape[-1] if tensor.shape else ONE
-        if weights and tensor not in layouts and isinstance(columns, Const) and int(columns.value) % LANES:
+        if weights and tensor not in layouts and isinstance(columns, Const) and not _are_tiles(int(columns.value)):
             found[tensor] = blocked(tensor.ndim, LANES, tensor.ndim - 1)
             results = [_copy(t) if t is tensor else t for t in results]
     return results, found
+
+
+def _are_tiles(columns: int) -> bool:
+    """Whether ``columns`` are one tile, or tiles of the most registers."""
+    return columns in {LANES * count for count in VECTORS} or columns % (LANES * max(VECTORS)) == 0
 
 
 def _copy(x: Tensor) -> Tensor:

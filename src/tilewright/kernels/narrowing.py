@@ -2,6 +2,7 @@
 
 All arithmetic stays in f32. The operands of products that have a narrow weight are rounded, too, even if they are
 computed in the same kernel (padding): such products are those of dot-product instructions (``kernels.dot_products``).
+The state of a recurrence stays in f32: in each step, products read a rounded copy of the elements that they need.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -10,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from tilewright.base.dtypes import DType
 from tilewright.kernels.relayout import operations, origin_of, output_of, rewired, rewritten, with_values
 from tilewright.ops.build import tensor as tensor_of
-from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, cast, const, select, unary
+from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Var, cast, const, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.tensor.ir import Compute, Operation, Placeholder, Tensor
+from tilewright.symbolic.traversal import free_vars, substitute
+from tilewright.tensor.ir import Compute, Operation, Placeholder, Scan, Tensor
 
 
 def factors(op: Compute) -> tuple[Read, Read] | None:
@@ -43,8 +45,10 @@ def narrowed(
     ``stored``: dtypes of placeholders. ``weights``: those of them whose products have narrow operands. ``is_flushing``:
     whether subnormal numbers become 0 when they are rounded, as by instructions for bfloat16.
     """
-    narrowing = _Narrowing(stored, frozenset(weights), is_flushing)
-    for op, tensors in operations(outputs):
+    made = operations(outputs)
+    states = frozenset(state for op, _ in made if isinstance(op, Scan) for state in op.state)
+    narrowing = _Narrowing(stored, frozenset(weights), states, is_flushing)
+    for op, tensors in made:
         narrowing.rewrite(op, tensors)
     results = [narrowing.rounded(t, dtype) for t, dtype in zip(outputs, leaving, strict=True)]
     return results, {old: narrowing.made[old] for old in stored if old in narrowing.made}
@@ -56,9 +60,13 @@ class _Narrowing:
 
     stored: Mapping[Tensor, DType]
     weights: frozenset[Tensor]
+    states: frozenset[Tensor]
+    """The states of recurrences."""
     is_flushing: bool
     made: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
     narrow: dict[tuple[Tensor, DType], Tensor] = field(default_factory=dict[tuple[Tensor, DType], Tensor])
+    remembered: dict[Expr, Tensor] = field(default_factory=dict[Expr, Tensor])
+    """Rounded elements of states, by their expressions."""
 
     def rewrite(self, op: Operation, tensors: Sequence[Tensor]) -> None:
         """Add the rewritten ``tensors`` of ``op``; those that it reads are known."""
@@ -67,8 +75,8 @@ class _Narrowing:
                 self.made.update((t, self._placeholder(op, t)) for t in tensors)
                 return
             case Compute():
-                own = self._operand_dtype(op)
-                changed: Operation = with_values(op, lambda value: rewritten(value, self._reader(own)))
+                read = self._reader(op)
+                changed: Operation = with_values(op, lambda value: rewritten(value, read))
             case _:
                 changed = rewired(op, {t: self._widened(t) for t in self.made})
         self.made.update((t, t if changed is op else output_of(changed, t)) for t in tensors)
@@ -95,14 +103,35 @@ class _Narrowing:
             return tensor
         return Tensor(replace(op, dtype=dtype), tensor.output, tensor.name, dtype, tensor.shape)
 
-    def _reader(self, dtype: DType | None) -> Callable[[Tensor, tuple[Expr, ...]], Expr]:
-        """Reads elements as they are stored, or if ``dtype`` is given rounded to it; and widens them."""
+    def _reader(self, op: Compute) -> Callable[[Tensor, tuple[Expr, ...]], Expr]:
+        """Reads elements for ``op`` as they are stored, or rounded for products; and widens them."""
+        dtype = self._operand_dtype(op)
 
         def read(source: Tensor, indices: tuple[Expr, ...]) -> Expr:
+            if dtype is not None and source in self.states:
+                return cast(self._rounded_state(op, Read(source, indices), dtype), source.dtype)
             made = self.made[source] if dtype is None else self.rounded(source, dtype)
             return cast(Read(made, indices), source.dtype)
 
         return read
+
+    def _rounded_state(self, op: Compute, state: Read, dtype: DType) -> Expr:
+        """An element of a state as ``op`` reads it, from a rounded copy.
+
+        The copy has the axes of ``op`` that the element depends on, time first: a step has no later rows of the state.
+        """
+        axes = [axis for axis in (*op.axes, *op.reduce_axis) if axis.var in free_vars(state)]
+        places = tuple(Var(f"d{place}") for place in range(len(axes)))
+        named = substitute(state, {axis.var: place for axis, place in zip(axes, places, strict=True)})
+        if named not in self.remembered:
+            shape = tuple(axis.extent for axis in axes)
+
+            def body(index: tuple[Expr, ...]) -> Expr:
+                at = dict(zip(places, index, strict=True))
+                return _rounded(substitute(named, at), dtype, self.is_flushing)
+
+            self.remembered[named] = tensor_of(shape, body, f"{state.source.name}_{dtype}")
+        return Read(self.remembered[named], tuple(axis.var for axis in axes))
 
     def _operand_dtype(self, op: Compute) -> DType | None:
         """The dtype of the operands of ``op``, if it is a product with a narrow weight."""

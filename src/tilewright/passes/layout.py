@@ -50,7 +50,7 @@ class LaidOut:
         """The weights of ``nodes`` whose products have narrow operands."""
         known = self.narrow.weights
         names = (self.copies.get(name, name) for name in (node.outputs[0].name for node in nodes))
-        return frozenset(known[name] for name in names if name in known)
+        return frozenset(value for name in names for value in known.get(name, ()))
 
     @property
     def leaving_blocks(self) -> frozenset[Value]:

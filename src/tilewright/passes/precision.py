@@ -2,11 +2,14 @@
 
 The graph keeps its dtypes: all arithmetic, and all sums, are in f32. A value that passes from one kernel to another is
 rounded when it is stored (``kernels.narrowing``). With bfloat16, the operands of products with constant weights are
-rounded as well, where the target has dot products for them, which add exact products in f32.
+rounded as well, where the target has dot products for them, which add exact products in f32. Those of recurrences, too:
+there, only the operands of the products are rounded, and all states stay in f32. Small values stay in f32 between
+elementwise operators, which is as fast.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from tilewright.base.dtypes import DType, bf16, f16, f32
 from tilewright.base.numerics import Precision
@@ -16,10 +19,11 @@ from tilewright.kernels.dot_products import dot_products
 from tilewright.kernels.narrowing import factors
 from tilewright.kernels.relayout import origin_of
 from tilewright.ops import FusionKind, Trait
+from tilewright.ops.shapes import static
 from tilewright.passes.blocks import can_be_blocked
 from tilewright.symbolic.expr import Const, Expr, Read, Var
 from tilewright.target.target import Target
-from tilewright.tensor.ir import Compute, Placeholder, Tensor, topological_order
+from tilewright.tensor.ir import Compute, Extern, Tensor, topological_order
 
 _STORED = {Precision.BF16: bf16, Precision.F16: f16}
 _PAIR = 2
@@ -32,7 +36,7 @@ class Narrow:
 
     dtype: DType | None = None
     values: frozenset[str] = frozenset()
-    weights: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    weights: Mapping[str, frozenset[Value]] = field(default_factory=dict[str, frozenset[Value]])
     is_flushing: bool = False
     """Whether subnormal numbers become 0 when they are rounded."""
 
@@ -54,8 +58,9 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
     dtype = _STORED.get(precision)
     if dtype is None:
         return WIDE
-    weights = dict(_weights(graph, dtype, target))
+    weights = dict(_narrow_weights(graph, target)) if has_products(dtype, target) else {}
     wide = _wide(graph, weights)
+    wide.update(value for value in _between_elementwise(graph) if _is_near(value, target))
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
     names = frozenset(value.name for value in made if value not in wide)
     return Narrow(dtype, names, weights, has_products(dtype, target))
@@ -66,17 +71,17 @@ def has_products(dtype: DType, target: Target) -> bool:
     return any(i.description.params[0].dtype == dtype for i in dot_products(target).intrinsics)
 
 
-def _wide(graph: Graph, weights: Mapping[str, Value]) -> set[Value]:
+def _wide(graph: Graph, weights: Collection[str]) -> set[Value]:
     """The values that keep their dtype: inputs and outputs; operands and results of what has no functional form, and of
     products without a weight; and statistics, which many elements depend on."""
     producers = graph.producers()
     wide = {*graph.inputs, *graph.outputs}
     multiplied: set[Value] = set()
     for node in graph.nodes:
-        if node.outputs[0].name in weights:
-            multiplied.update(_through_views(node.inputs, producers))
-        elif node.op.kind is FusionKind.OPAQUE or _has_no_weight(node, graph.constants):
+        if node.op.kind is FusionKind.OPAQUE or _has_no_weight(node, graph.constants):
             wide.update(_through_views(node.inputs, producers))
+        elif node.outputs[0].name in weights:
+            multiplied.update(_through_views(node.inputs, producers))
     for node in graph.nodes:
         first = node.inputs[0] if node.op.kind is FusionKind.REDUCTION else None
         is_statistic = first is not None and first.shape != node.outputs[0].shape
@@ -85,6 +90,18 @@ def _wide(graph: Graph, weights: Mapping[str, Value]) -> set[Value]:
         elif is_statistic or _has_no_weight(node, graph.constants):
             wide.update(value for value in node.outputs if value not in multiplied)
     return wide
+
+
+def _between_elementwise(graph: Graph) -> set[Value]:
+    """The values that elementwise nodes read, and no others: along a chain of them, roundings would add up."""
+    others = {value for node in graph.nodes if not node.op.has(Trait.ELEMENTWISE) for value in node.inputs}
+    return {value for node in graph.nodes for value in node.inputs if value is not None and value not in others}
+
+
+def _is_near(value: Value, target: Target) -> bool:
+    """Whether ``value`` stays in the first cache: storing fewer bits of it would save no time."""
+    size = static(value.shape)
+    return size is not None and value.dtype.itemsize * prod(size) <= target.l1_bytes
 
 
 def _has_no_weight(node: Node, constants: Mapping[Value, Array]) -> bool:
@@ -100,33 +117,33 @@ def _through_views(values: Sequence[Value | None], producers: Mapping[Value, Nod
             value = producer.inputs[0] if producer is not None and producer.op.kind is FusionKind.VIEW else None
 
 
-def _weights(graph: Graph, dtype: DType, target: Target) -> Iterator[tuple[str, Value]]:
-    """The weights of products in ``dtype``, by the first results of the nodes."""
-    for node in graph.nodes if has_products(dtype, target) else ():
-        if node.op.kind is FusionKind.CONTRACTION and any(value in graph.constants for value in node.inputs):
-            weight = _weight(node, graph.constants, target)
-            if weight is not None:
-                yield node.outputs[0].name, weight
+_MULTIPLIES = frozenset({FusionKind.CONTRACTION, FusionKind.OPAQUE})
 
 
-def _weight(node: Node, constants: Collection[Value], target: Target) -> Value | None:
-    """The constant operand of a product whose sums can be taken in pairs."""
+def _narrow_weights(graph: Graph, target: Target) -> Iterator[tuple[str, frozenset[Value]]]:
+    """The constant operands of products whose sums can be taken in pairs, by the first results of the nodes."""
+    for node in graph.nodes:
+        if node.op.kind in _MULTIPLIES and any(value in graph.constants for value in node.inputs):
+            weights = frozenset(_weights(node, graph.constants, target))
+            if weights:
+                yield node.outputs[0].name, weights
+
+
+def _weights(node: Node, constants: Collection[Value], target: Target) -> Iterator[Value]:
     inputs = {as_placeholder(value): value for value in node.inputs if value is not None}
     tensors = {value: tensor for tensor, value in inputs.items()}
     results = node.op.apply([None if v is None else tensors[v] for v in node.inputs], dict(node.attributes))
     made = topological_order(results)
-    if not all(isinstance(op, Compute | Placeholder) for op in made):  # steps of a recurrence are scheduled otherwise
-        return None
-    for op in made:
-        both = factors(op) if isinstance(op, Compute) else None
+    if any(isinstance(op, Extern) for op in made):
+        return
+    for op in (op for op in made if isinstance(op, Compute)):
+        both = factors(op)
         for data, own in (both, both[::-1]) if both is not None else ():
             (source, _), (weight, indices) = _origin(data), _origin(own)
             value, entering = inputs.get(weight), inputs.get(source)
             is_product = value in constants and entering not in constants and own.dtype == f32 == data.dtype
-            is_sum = isinstance(op, Compute) and _has_pairs(node, op, data, indices, target)
-            if is_product and is_sum:
-                return value
-    return None
+            if is_product and value is not None and _has_pairs(node, op, data, indices, target):
+                yield value
 
 
 def _origin(read: Read) -> tuple[Tensor, tuple[Expr, ...]]:
