@@ -24,7 +24,7 @@ from tilewright.insight.profile import LEAST_RUNS, KernelProfile, Profile
 from tilewright.interface import manifest
 from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.ops.called import CalledOperator
-from tilewright.runtime.executable import Executable, copy_back
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
 
 
@@ -83,16 +83,15 @@ class CallingExecutable(Executable):
     ) -> tuple[list[Array], list[float]]:
         """The timeout is checked before each step; it does not stop a Python function."""
         inputs = self._accept(feeds)
-        results, computed = self._place(out, inputs, self._static_shapes)
+        results = self._outputs(out, inputs, self._static_shapes)
         given = {spec.name: array for spec, array in zip(self.manifest.inputs, inputs, strict=True)}
         passed = [0.0] * len(self.steps)
         arrays: dict[str, Array] = {}
         for _ in range(runs):
             arrays = {**self._kept, **given}
             self._once(arrays, threads or self.threads, timeout, passed)
-        for spec, target in zip(self.manifest.outputs, computed, strict=True):
-            target[...] = arrays[spec.name]
-        copy_back(results, computed)
+        for spec, result in zip(self.manifest.outputs, results, strict=True):
+            result[...] = arrays[spec.name]
         return results, passed
 
     def _once(self, arrays: dict[str, Array], threads: int, timeout: float | None, passed: list[float]) -> None:
@@ -129,6 +128,7 @@ class CallingModel(CompiledModel):
         self._whole = whole
         self._own = CallingExecutable(whole.graph, whole.steps, whole.options)
         self._executable = self._own
+        self._pickled = None
         self.signer = None
 
     @property
