@@ -106,7 +106,7 @@ class Growth:
 
 ONLINE = Growth()
 """While a search waits. Few leaves suited made-up times of some hundred schedules best."""
-BEFOREHAND = Growth(trees=400, leaves=31, rate=0.05, features=0.3, floor=0.3, is_fixed=True)
+BEFOREHAND = Growth(trees=1600, leaves=15, rate=0.05, features=0.2, floor=0.3, is_fixed=True)
 """Of what comes with the package."""
 
 
