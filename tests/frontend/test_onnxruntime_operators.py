@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tests.frontend.models import run_onnxruntime
-from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tilewright.base.errors import BadFeed, InvalidModel, UnsupportedModel
 from tilewright.compilation import prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
@@ -480,6 +480,25 @@ def opened(length: int) -> tuple[onnx.ModelProto, dict[str, Array]]:
         for dim, name in zip(info.type.tensor_type.shape.dim, ("b", "s"), strict=False):
             dim.dim_param = name
     return proto, feeds
+
+
+@pytest.mark.slow
+def test_a_mask_of_another_dimension() -> None:
+    """Exporters do not say that the mask is as long as the past and the sequence: a run checks it."""
+    past = draw(2, BATCH, HEADS, PAST, SIZE)
+    inputs = [DATA, WEIGHT, OF_WEIGHT, WITH_PAST, past]
+    proto, feeds = model("Attention", inputs, ("y", "present"), [1, 2], num_heads=HEADS, unidirectional=1)
+    names = {"x0": ("b", "s"), "x3": ("b", "t"), "x4": ("two", "b", "heads", "p")}
+    for info in proto.graph.input:
+        for dim, name in zip(info.type.tensor_type.shape.dim, names[info.name], strict=False):
+            if name not in ("two", "heads"):
+                dim.dim_param = name
+    graph = importer.load(proto)
+    for ours, theirs in zip(evaluate_graph(graph, feeds), run_onnxruntime(proto, feeds), strict=True):
+        close(ours, theirs)
+    longer = {**feeds, "x3": np.ones((BATCH, PAST + LENGTH + 1), np.int32)}
+    with pytest.raises(BadFeed, match="x3|extent"):
+        tilewright.compile(proto, threads=1).run(None, longer)
 
 
 @pytest.mark.slow
