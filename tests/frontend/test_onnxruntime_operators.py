@@ -497,7 +497,7 @@ def test_a_mask_of_another_dimension() -> None:
     for ours, theirs in zip(evaluate_graph(graph, feeds), run_onnxruntime(proto, feeds), strict=True):
         close(ours, theirs)
     longer = {**feeds, "x3": np.ones((BATCH, PAST + LENGTH + 1), np.int32)}
-    with pytest.raises(BadFeed, match="x3|extent"):
+    with pytest.raises(BadFeed, match=r"x3|extent"):
         tilewright.compile(proto, threads=1).run(None, longer)
 
 
