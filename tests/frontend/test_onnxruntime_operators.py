@@ -407,6 +407,19 @@ def test_quantized_pooling(dtype: type, channels_last: int) -> None:
         check("QLinearAveragePool", [data, *rest], kernel_shape=[3, 3], **common, **attributes)
 
 
+@pytest.mark.parametrize("channels_last", [0, 1])
+def test_quantized_convolutions(channels_last: int) -> None:
+    """As ONNX Runtime saves them with all of its optimizations."""
+    data, filters = codes(1, 5, 6, 4) if channels_last else codes(1, 4, 5, 6), codes(3, 4, 3, 3, dtype=np.int8)
+    parameters = [*scales(0.02), np.array(120, np.uint8), filters, *scales(0.01), np.array(0, np.int8)]
+    bias = np.array([100, -200, 300], np.int32)
+    inputs = [data, *parameters, *scales(0.1), np.array(130, np.uint8), bias]
+    options = {"channels_last": channels_last, "constants": [*range(1, 9)]}
+    check("QLinearConv", inputs, pads=[1, 1, 1, 1], strides=[1, 2], **options)
+    if channels_last:
+        check("NhwcMaxPool", [data], kernel_shape=[2, 2], strides=[2, 1], pads=[0, 1, 0, 1])
+
+
 @pytest.mark.parametrize(
     ("dtype", "turned", "columns", "is_real"), some(5, [np.uint8, np.int8], [0, 1], [(), (6,)], [False, True])
 )
