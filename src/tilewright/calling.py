@@ -25,7 +25,6 @@ from tilewright.interface import manifest
 from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.ops.called import CalledOperator
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.feeds import accepted
 
 
 @dataclass(slots=True)
@@ -181,7 +180,7 @@ class CallingModel(CompiledModel):
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
         """The time of each kernel, and of each call of a Python function, for these inputs."""
-        feeds = accepted(self.inputs, self._feeds(inputs))
+        feeds = self._feeds(inputs)
         arrays: dict[str, Array] = {**{v.name: a for v, a in self._whole.graph.constants.items()}, **feeds}
         rows: list[KernelProfile] = []
         peak, share = None, seconds / len(self._whole.steps)

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 
 import tilewright
 from tests.frontend.models import run_onnxruntime
-from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tilewright.base.errors import BadFeed, InvalidModel, UnsupportedModel
 from tilewright.compilation import prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
@@ -407,6 +407,19 @@ def test_quantized_pooling(dtype: type, channels_last: int) -> None:
         check("QLinearAveragePool", [data, *rest], kernel_shape=[3, 3], **common, **attributes)
 
 
+@pytest.mark.parametrize("channels_last", [0, 1])
+def test_quantized_convolutions(channels_last: int) -> None:
+    """As ONNX Runtime saves them with all of its optimizations."""
+    data, filters = codes(1, 5, 6, 4) if channels_last else codes(1, 4, 5, 6), codes(3, 4, 3, 3, dtype=np.int8)
+    parameters = [*scales(0.02), np.array(120, np.uint8), filters, *scales(0.01), np.array(0, np.int8)]
+    bias = np.array([100, -200, 300], np.int32)
+    inputs = [data, *parameters, *scales(0.1), np.array(130, np.uint8), bias]
+    options = {"channels_last": channels_last, "constants": [*range(1, 9)]}
+    check("QLinearConv", inputs, pads=[1, 1, 1, 1], strides=[1, 2], **options)
+    if channels_last:
+        check("NhwcMaxPool", [data], kernel_shape=[2, 2], strides=[2, 1], pads=[0, 1, 0, 1])
+
+
 @pytest.mark.parametrize(
     ("dtype", "turned", "columns", "is_real"), some(5, [np.uint8, np.int8], [0, 1], [(), (6,)], [False, True])
 )
@@ -480,6 +493,25 @@ def opened(length: int) -> tuple[onnx.ModelProto, dict[str, Array]]:
         for dim, name in zip(info.type.tensor_type.shape.dim, ("b", "s"), strict=False):
             dim.dim_param = name
     return proto, feeds
+
+
+@pytest.mark.slow
+def test_a_mask_of_another_dimension() -> None:
+    """Exporters do not say that the mask is as long as the past and the sequence: a run checks it."""
+    past = draw(2, BATCH, HEADS, PAST, SIZE)
+    inputs = [DATA, WEIGHT, OF_WEIGHT, WITH_PAST, past]
+    proto, feeds = model("Attention", inputs, ("y", "present"), [1, 2], num_heads=HEADS, unidirectional=1)
+    names = {"x0": ("b", "s"), "x3": ("b", "t"), "x4": ("two", "b", "heads", "p")}
+    for info in proto.graph.input:
+        for dim, name in zip(info.type.tensor_type.shape.dim, names[info.name], strict=False):
+            if name not in ("two", "heads"):
+                dim.dim_param = name
+    graph = importer.load(proto)
+    for ours, theirs in zip(evaluate_graph(graph, feeds), run_onnxruntime(proto, feeds), strict=True):
+        close(ours, theirs)
+    longer = {**feeds, "x3": np.ones((BATCH, PAST + LENGTH + 1), np.int32)}
+    with pytest.raises(BadFeed, match=r"x3|extent"):
+        tilewright.compile(proto, threads=1).run(None, longer)
 
 
 @pytest.mark.slow

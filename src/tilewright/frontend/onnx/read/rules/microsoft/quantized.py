@@ -67,16 +67,33 @@ def _where(request: Request) -> Sequence[Value]:
 
 
 def _pooled(request: Request, operator: str) -> Sequence[Value]:
-    """By ONNX's pooling, which has channels first."""
-    attributes = {name: value for name, value in request.attributes.items() if name != "channels_last"}
-    value, is_last = _real(request, 0), bool(request.integer("channels_last", 0))
-    rank = len(value.shape)
-    if is_last:
-        value = request.apply("Transpose", value, perm=(0, rank - 1, *range(1, rank - 1)))
-    result = by_onnx(request, operator, [value], **attributes)
-    if is_last:
-        result = request.apply("Transpose", result, perm=(0, *range(2, rank), 1))
+    is_last = bool(request.integer("channels_last", 0))
+    result = _by_channels(request, operator, [_real(request, 0)], is_last=is_last)
     return _quantized(request, result, 3, request.input(0))
+
+
+def _by_channels(request: Request, operator: str, inputs: Sequence[Value | None], *, is_last: bool) -> Value:
+    """The result of ONNX's ``operator``, which has channels first; those of the first input may be last."""
+    data, *others = inputs
+    assert data is not None, "the first input is required"
+    attributes = {name: value for name, value in request.attributes.items() if name != "channels_last"}
+    rank = len(data.shape)
+    if not is_last:
+        return by_onnx(request, operator, inputs, **attributes)
+    first = request.apply("Transpose", data, perm=(0, rank - 1, *range(1, rank - 1)))
+    result = by_onnx(request, operator, [first, *others], **attributes)
+    return request.apply("Transpose", result, perm=(0, *range(2, rank), 1))
+
+
+def _convolution(request: Request) -> Sequence[Value]:
+    """The filters are as in ONNX."""
+    is_last = bool(request.integer("channels_last", 0))
+    inputs = [request.input(0), *(request.optional(at) for at in range(1, 9))]
+    return [_by_channels(request, "QLinearConv", inputs, is_last=is_last)]
+
+
+def _largest(request: Request) -> Sequence[Value]:
+    return [_by_channels(request, "MaxPool", [request.input(0)], is_last=True)]
 
 
 def _average_pool(request: Request) -> Sequence[Value]:
@@ -113,22 +130,22 @@ def _linear(operator: str) -> Rule:
 
 
 _SCALE: Mapping[str, type] = {"axis": int, "block_size": int}
-_POOLING: Mapping[str, type] = {
+_WINDOW: Mapping[str, type] = {
     "auto_pad": str,
-    "ceil_mode": int,
-    "channels_last": int,
-    "count_include_pad": int,
     "dilations": tuple,
     "kernel_shape": tuple,
     "pads": tuple,
     "strides": tuple,
 }
+_POOLING: Mapping[str, type] = {**_WINDOW, "ceil_mode": int, "channels_last": int, "count_include_pad": int}
 
 RULES: Mapping[str, RuleFunction] = {
     "DequantizeLinear": Definition(_linear("DequantizeLinear"), (2, 3), 1, _SCALE),
+    "NhwcMaxPool": Definition(_largest, (1, 1), 1, {**_WINDOW, "ceil_mode": int}, required=["kernel_shape"]),
     "QGemm": Definition(_gemm, (6, 9), 1, {"alpha": float, "transA": int, "transB": int}),
     "QLinearAdd": Definition(_binary("Add"), (7, 8)),
     "QLinearAveragePool": Definition(_average_pool, (4, 5), 1, _POOLING, required=["kernel_shape"]),
+    "QLinearConv": Definition(_convolution, (8, 9), 1, {**_WINDOW, "channels_last": int, "group": int}),
     "QLinearConcat": Definition(_concat, (5, 1 << 16), 1, {"axis": int}, required=["axis"]),
     "QLinearGlobalAveragePool": Definition(_global_average_pool, (5, 5), 1, {"channels_last": int}),
     "QLinearLeakyRelu": Definition(_unary("LeakyRelu", alpha=0.01), (4, 5), 1, {"alpha": float}),
