@@ -1476,8 +1476,8 @@ MUTANTS = (
     Mutant(
         "names: extents of a model have the names of its dimensions",
         "frontend/onnx/read/given_shapes.py",
-        'extents = {label: Extent(f"n{number}", label=label) for number, label in enumerate(labels)}',
-        "extents = {label: Extent(label) for label in labels}",
+        'Expr] = {label: Extent(f"n{number}", label=label) for number, label in enumerate(own)}',
+        "Expr] = {label: Extent(label) for label in own}",
         (f"{_NAMES}::test_dimensions_called_like_loops",),
     ),
     Mutant(
@@ -3000,5 +3000,26 @@ MUTANTS = (
         "            return self._unsigned(zero)\n",
         "            return None\n",
         _INTEGERS,
+    ),
+    Mutant(
+        "sizes: an extent that is the sum of others is not compared with that",
+        "runtime/executable.py",
+        "if found.setdefault(symbol.name, value) != value:",
+        "if found.setdefault(symbol.name, value) < 0:",
+        ("tests/test_open_dimensions.py::test_a_dimension_may_be_the_sum_of_others",),
+    ),
+    Mutant(
+        "attention: all heads of a group but the first have the last row of a mask",
+        "ops/block_attention.py",
+        "self._row(r) % buffer.shape[-2]",
+        "minimum(self._row(r), buffer.shape[-2] - 1)",
+        ("tests/passes/test_attention.py::test_grouped_queries_share_keys",),
+    ),
+    Mutant(
+        "one row: its kernel runs where any extent is 1",
+        "backend/cpu/kernel.py",
+        "reduce(lambda a, b: ops.binary(BinaryOp.AND, a, b), tests)",
+        "reduce(lambda a, b: ops.binary(BinaryOp.OR, a, b), tests)",
+        ("tests/test_open_dimensions.py::test_products_of_one_row_have_kernels_of_their_own",),
     ),
 )
