@@ -34,6 +34,8 @@ AT_ONCE, TOKENS = 5, 11
 """Of the tokens whose results are compared, so many first ones at once, then one after the other."""
 WARM_UP = 2
 """Tokens that are not timed, after keys and values were set."""
+PROBES = 20
+"""Of the bandwidth, in a round: each takes a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def measured(
             if plan.prefill:
                 decoder.start(caches(config, 0))
                 times[decoder.name].prefills.append([_timed(decoder, given[:, : plan.prefill], plan.clock)])
-        bandwidth = max(bandwidth, *(probe() for _ in range(5)))
+        bandwidth = max(bandwidth, *(probe() for _ in range(PROBES)))
     return times, bandwidth
 
 

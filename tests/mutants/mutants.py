@@ -3081,4 +3081,25 @@ MUTANTS = (
         "            return None\n",
         _INTEGERS,
     ),
+    Mutant(
+        "sizes: an extent that is the sum of others is not compared with that",
+        "runtime/executable.py",
+        "if found.setdefault(symbol.name, value) != value:",
+        "if found.setdefault(symbol.name, value) < 0:",
+        ("tests/test_open_dimensions.py::test_a_dimension_may_be_the_sum_of_others",),
+    ),
+    Mutant(
+        "attention: all heads of a group but the first have the last row of a mask",
+        "ops/block_attention.py",
+        "self._row(r) % buffer.shape[-2]",
+        "minimum(self._row(r), buffer.shape[-2] - 1)",
+        ("tests/passes/test_attention.py::test_grouped_queries_share_keys",),
+    ),
+    Mutant(
+        "one row: its kernel runs where any extent is 1",
+        "backend/cpu/kernel.py",
+        "reduce(lambda a, b: ops.binary(BinaryOp.AND, a, b), tests)",
+        "reduce(lambda a, b: ops.binary(BinaryOp.OR, a, b), tests)",
+        ("tests/test_open_dimensions.py::test_products_of_one_row_have_kernels_of_their_own",),
+    ),
 )
