@@ -10,5 +10,5 @@ constants are the module's own tensors, not copied (``onnx.with_arrays``).
 is an optional package: only ``exporting.py`` and ``refusals.py`` import it, and only for a program of PyTorch.
 
 Operators that the exporter knows and Tilewright does not are added in ``frontend/onnx``. The back end of
-``torch.compile`` is ``torch_backend.py`` on floor 8.
+``torch.compile`` is ``dynamo`` on floor 8.
 """
