@@ -411,7 +411,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
         qwen2=("Qwen2Model", "Qwen2Config", _GROUPED),
         gemma=("GemmaModel", "GemmaConfig", {**_GROUPED, "head_dim": 8}),
         phi=("PhiModel", "PhiConfig", _GROUPED),
-        mixtral=("MixtralModel", "MixtralConfig", {**_GROUPED, "num_local_experts": 4}),
+        mixtral=(
+            "MixtralModel",
+            "MixtralConfig",
+            {**_GROUPED, "num_local_experts": 4, "experts_implementation": "batched_mm"},
+        ),
         t5_encoder=("T5EncoderModel", "T5Config", _T5),
     ),
     "distilbert": Architecture(
