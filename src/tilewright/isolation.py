@@ -212,8 +212,9 @@ def _error(kind: str, text: str) -> TilewrightError:
     return InternalError(f"{kind}: {text[:MAX_TEXT]}")
 
 
-_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "allocate memory")
-"""Messages of processes that exit for lack of memory: Python, C++, LLVM, and the C library."""
+_OF_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "allocate memory", "returned a result with an exception set")
+"""Messages of processes that exit for lack of memory: Python, C++, LLVM, the C library, and Python 3.13.0 where its own
+code overlooks a ``MemoryError``."""
 
 
 def _death(status: int, memory: int, words: str) -> ResourceLimit | InternalError:

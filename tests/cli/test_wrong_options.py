@@ -52,6 +52,8 @@ OPTIONS = (
     ("repro", "--random-seed"),
 )
 FINE = ("0", "1.5", "٣")
+QUICK = {"--tolerance": ("--rounds=1", "--slot=0.01")}
+"""For what is right after all."""
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_values_of_options(verb: str, option: str, model: str, capsys: pytest.Ca
             if verb != "run" and value in (*FINE, *(("-1", "inf", "1e400") if option == "--tolerance" else ())):
                 continue  # some are right, and what the verb then does takes its time
             try:
-                status = main([verb, model, f"{option}={prefix}{value}"])
+                status = main([verb, model, f"{option}={prefix}{value}", *QUICK.get(option, ())])
             except SystemExit as left:
                 status = int(str(left.code))
             told = capsys.readouterr().err

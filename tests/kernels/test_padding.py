@@ -87,10 +87,10 @@ def test_taps_that_are_always_outside_are_no_weights(case: NodeCase) -> None:
     )
 
 
-@pytest.mark.parametrize(("taps", "dilation"), [(3, 1), (5, 1), (5, 6), (9, 2)])
-def test_lanes_of_windows_are_outputs_however_many_taps_there_are(taps: int, dilation: int) -> None:
+@pytest.mark.parametrize(("taps", "dilation", "stride"), [(3, 1, 1), (5, 1, 1), (5, 6, 1), (9, 2, 1), (8, 1, 2)])
+def test_lanes_of_windows_are_outputs_however_many_taps_there_are(taps: int, dilation: int, stride: int) -> None:
     """Taps and outputs both lie side by side: partial results in lanes of taps would fill a part of a register."""
     x, w = te.placeholder((1, 2, 32, 32), name="x"), te.placeholder((2, 1, taps, taps), name="w")
     pad = dilation * (taps // 2)
-    result = conv(x, w, group=2, pads=[pad] * 4, dilations=[dilation] * 2)
+    result = conv(x, w, group=2, pads=[pad] * 4, dilations=[dilation] * 2, strides=[stride] * 2)
     assert "rfactor" not in str(schedule(Schedule(lower([result], inputs=[x, w])), TARGET).trace)

@@ -66,7 +66,7 @@ def forms() -> Sequence[str]:
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, 1, *(pytest.param(part, marks=pytest.mark.slow) for part in range(2, PARTS))])
 def test_nodes(part: int) -> None:
     """All changes at once."""
     for name in forms()[part::PARTS]:

@@ -1738,8 +1738,8 @@ MUTANTS = (
     Mutant(
         "taps of windows are lanes",
         "kernels/schedules.py",
-        "any(start.get((axis.var,)) == 1 for start in starts)",
-        "any(start == {(axis.var,): 1} for start in starts)",
+        "== len(block.axes) - 1 and not _slides(block)",
+        "== len(block.axes) - 1",
         ("tests/kernels/test_padding.py::test_lanes_of_windows_are_outputs_however_many_taps_there_are",),
     ),
     Mutant(
@@ -1877,11 +1877,11 @@ MUTANTS = (
         ("tests/tune/test_measurer.py",),
     ),
     Mutant(
-        "pointers that a branch has made are used after it",
-        "backend/cpu/scalars.py",
-        "self.text.pointers(max([place.pointer.depth, *[value.depth for value, _ in terms]]))",
-        "self.text.pointers(0)",
-        _STATEMENTS,
+        "short rows of a reduction are not joined",
+        "kernels/schedules.py",
+        "while len(loops) > 1 and extent_of(s, loops[-1]) < lanes and",
+        "while len(loops) > 9 and extent_of(s, loops[-1]) < lanes and",
+        ("tests/kernels/test_reductions.py",),
     ),
     Mutant(
         "ways: what was measured is not held back",

@@ -14,8 +14,8 @@ from tilewright.base.errors import UnsupportedModel
 LEDGER: Mapping[str, Outcome] = ledger.read(ledger.PATH.read_text())
 PASSING = [name for name, expected in LEDGER.items() if expected.status is Status.PASS]
 BODIES = [name for name in LEDGER if "_expanded" in name]
-"""The bodies of functions: they are made of operators that other tests have, so that a third of them always runs."""
-SELDOM = {name for position, name in enumerate(BODIES) if position % 3}
+"""The bodies of functions: they are made of operators that other tests have, so that a quarter of them always runs."""
+SELDOM = {name for position, name in enumerate(BODIES) if position % 4}
 UPDATE = "if that is right: python -m tests.onnx_nodes --update-ledger"
 
 
@@ -43,7 +43,8 @@ def test_every_node_test_has_a_line() -> None:
 
 
 def test_no_first_input_is_a_parameter() -> None:
-    assert all(0 not in positions for positions in PARAMETERS.values())
+    """It is the data, except of Loop, which has the number of steps there."""
+    assert {operator for operator, positions in PARAMETERS.items() if 0 in positions} == {"Loop"}
 
 
 def test_a_wrong_number_is_a_fault() -> None:

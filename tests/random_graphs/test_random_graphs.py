@@ -19,7 +19,7 @@ from tests.random_graphs.rules import RULES
 from tests.random_graphs.verdict import Kind, compare, judge
 from tilewright.frontend.onnx.read.rules import RULES as KNOWN
 
-QUICK = 200
+QUICK = 100
 """Graphs that every run has; the rest of the small ones are slow, as the large ones are."""
 SHARD = 100
 SLOW_SHARD = 500

@@ -226,7 +226,16 @@ def reduces_rows(block: Block) -> bool:
     """Whether what ``block`` reads lies side by side along the last axis of the reduction, and along no other axis of
     several elements."""
     several = [axis for axis in _side_by_side(block) if iterations_of(block.axes[axis]) > 1]
-    return len(several) == 1 and several[0] == len(block.axes) - 1 and _row(block) >= REGISTERS
+    is_row = len(several) == 1 and several[0] == len(block.axes) - 1 and not _slides(block)
+    return is_row and _row(block) >= REGISTERS
+
+
+def _slides(block: Block) -> bool:
+    """Whether some operand is read along its last dimension by the last axis and others together: as by a window."""
+    last = block.axes[-1].var
+    others = {axis.var for axis in block.axes[:-1] if iterations_of(axis) > 1}
+    starts = [free_vars(region.ranges[-1][0]) for region in block.reads if region.ranges]
+    return any(last in used and not used.isdisjoint(others) for used in starts)
 
 
 def _row(block: Block) -> int:

@@ -8,7 +8,7 @@ import pytest
 from tests.backend.cpu.support import run_native
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.backend.cpu.prepare.lanes import fit_lanes
-from tilewright.base.dtypes import f32
+from tilewright.base.dtypes import DType, boolean, f32
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Seq, Store
 from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Program
@@ -120,17 +120,17 @@ def test_close_lanes_under_a_known_mask_are_permuted(shift: int, checked: bool) 
 
 @pytest.mark.parametrize("step", [2, -2])
 @pytest.mark.parametrize("checked", [False, True])
-def test_close_lanes_under_a_mask_known_at_run_time_are_permuted(step: int, checked: bool) -> None:
-    a, out = matrix("a", 1, 24), matrix("out", 9, 16)
+@pytest.mark.parametrize("dtype", [f32, boolean])
+def test_close_lanes_under_a_mask_known_at_run_time_are_permuted(step: int, checked: bool, dtype: DType) -> None:
+    a, out = Buffer("a", dtype, (const(24),), GLOBAL), Buffer("out", dtype, (const(9), const(16)), GLOBAL)
     at = i * step + k * 7 - 20
-    inside = (at >= 0) & (at < 24)
-    value = select(inside, Read(a, (const(0), at)), const(0.0, f32))
+    value = select((at >= 0) & (at < 24), Read(a, (at,)), const(dtype.numpy.type(0).item(), dtype))
     lanes = Loop(i, const(16), Store(out, (k, i), value), LoopKind.VECTORIZED)
     program = Program("k", (a, out), Loop(k, const(9), lanes))
-    values = np.random.default_rng(0).standard_normal((1, 24)).astype(np.float32)
+    values = (np.random.default_rng(0).standard_normal(24) + 0.5).astype(dtype.numpy)
     (result,) = run_native(program, {"a": values}, checked=checked)
     places = step * np.arange(16) + 7 * np.arange(9)[:, None] - 20
     known = (places >= 0) & (places < 24)
-    np.testing.assert_array_equal(result, np.where(known, values[0, places.clip(0, 23)], np.float32(0)))
+    np.testing.assert_array_equal(result, np.where(known, values[places.clip(0, 23)], dtype.numpy.type(0)))
     if not checked:
         assert "gather" not in kernel_text(program).text

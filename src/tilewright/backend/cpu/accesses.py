@@ -192,7 +192,8 @@ class AccessEmitter:
             parts.append(self._masked_load(buffer, part, Guard(lanes=active)))
         depth = max(part.depth for part in parts)
         order = ", ".join(f"i32 {offset - min(near)}" for offset in near)
-        shuffle = f"shufflevector {parts[0].typed}, {parts[-1].typed}, <{lanes} x i32> <{order}>"
+        vector, (low, *_, high) = vector_of(element, lanes), (parts[0].text, parts[-1].text)
+        shuffle = f"shufflevector {vector} {low}, {vector} {high}, <{lanes} x i32> <{order}>"
         return Value(self.text.pure(shuffle, depth), buffer.dtype, lanes, depth)
 
     def _apart(self, address: Address) -> tuple[int, ...] | None:

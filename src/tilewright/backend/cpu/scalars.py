@@ -51,6 +51,9 @@ class ScalarEmitter:
         self._rounds_to_bfloat = rounds_to_bfloat
         self._forms = ByIdentity[tuple[LinearForm, dict[int, Spot]]]()
         """Keyed by buffer and indices; and by the scope, if in memory."""
+        self._pointers: dict[tuple[str, DType, tuple[tuple[str, int], ...]], tuple[Value, int]] = {}
+        """Pointers with alignments, by the start of a buffer and what is added: names that are unique in the function,
+        so that a pointer is found only where it was made or further inside."""
 
     # --- values -----------------------------------------------------------------------------------------------
 
@@ -248,15 +251,14 @@ class ScalarEmitter:
     def _advanced(self, place: Place, dtype: DType, terms: list[tuple[Value, int]]) -> tuple[Value, int]:
         """The pointer to a buffer plus each value times its factor, outermost first; and its alignment."""
         key = (place.pointer.text, dtype, tuple([(value.text, factor) for value, factor in terms]))
-        made = self.text.pointers(max([place.pointer.depth, *[value.depth for value, _ in terms]]))
-        known = made.get(key)
+        known = self._pointers.get(key)
         if known is None:
             pointer, alignment = place.pointer, place.alignment
             for value, factor in sorted(terms, key=lambda t: t[0].depth):
                 scaled = self.ops.binary(BinaryOp.MUL, value, integer(factor)) if factor != 1 else value
                 pointer = self.accesses.advance(pointer, memory_type(dtype), scaled)
                 alignment = common_alignment(alignment, factor * dtype.itemsize)
-            known = made[key] = pointer, alignment
+            known = self._pointers[key] = pointer, alignment
         return known
 
     def _lane_offsets(self, offset: int, stride: int, vectors: Sequence[tuple[Value, int]]) -> Value:

@@ -10,10 +10,6 @@ from dataclasses import dataclass, field
 from tilewright.backend.cpu.registers import Registers
 from tilewright.backend.cpu.values import Value
 from tilewright.base import dtypes
-from tilewright.base.dtypes import DType
-
-PointerKey = tuple[str, DType, tuple[tuple[str, int], ...]]
-"""The start of a buffer, its dtype, and added offsets: texts, each with a factor."""
 
 
 @dataclass(slots=True)
@@ -26,7 +22,6 @@ class _Scope:
     lines: list[str] = field(default_factory=list[str])
     known: dict[str, str] = field(default_factory=dict[str, str])
     loads: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
-    pointers: dict[PointerKey, tuple[Value, int]] = field(default_factory=dict[PointerKey, tuple[Value, int]])
     registers: Registers = field(default_factory=Registers)
 
 
@@ -92,10 +87,6 @@ class FunctionText:
             return False
         self._scopes[-1].known[what] = ""
         return True
-
-    def pointers(self, depth: int) -> dict[PointerKey, tuple[Value, int]]:
-        """Pointers, with alignments, made in the scope at ``depth``, and forgotten at its end."""
-        return self._scopes[depth].pointers
 
     def alloca(self, text: str) -> str:
         """Stack memory, in the entry block: LLVM promotes it to registers only there."""

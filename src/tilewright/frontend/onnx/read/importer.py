@@ -354,6 +354,8 @@ class _Importer:
         body = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
         if wanted > len(body.output):
             raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
+        if body.input:
+            raise InvalidModel(f"{place}: {chosen} has inputs; a branch has none, and reads values around it by name")
         around = self._with_constants(body, scope, f"{place} {chosen}")
         return [*self._of_body(body, (), f"{place} {chosen}", around)[:wanted]]
 
