@@ -46,7 +46,7 @@ def graph_of(case: Case) -> Graph:
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if at % 3 == 2 else name for at, name in enumerate(NAMES)]
+    "name", [pytest.param(name, marks=pytest.mark.slow) if at % 2 else name for at, name in enumerate(NAMES)]
 )
 def test_written_again(name: str) -> None:
     case = all_cases()[name]

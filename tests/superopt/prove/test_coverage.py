@@ -64,11 +64,11 @@ def test_a_rule_of_two_outputs_holds_and_is_proved() -> None:
     assert not _is_proved(symbolic(swapped, "swapped"))
 
 
-def test_rules_of_two_operators_are_derivable() -> None:
-    rules = Search(2).run()
-    true = [rule for rule in rules if holds(rule)]
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_rules_of_two_operators_are_derivable(every: int) -> None:
+    true = [rule for rule in Search(2).run() if holds(rule)]
     assert len(true) > 60
-    assert _share(true) >= 0.95
+    assert _share(true[::every]) >= 0.95
 
 
 @pytest.mark.slow
