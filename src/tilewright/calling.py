@@ -12,11 +12,10 @@ from statistics import median
 from tilewright.backend.api import Needs
 from tilewright.base.arguments import FilePath, checked
 from tilewright.base.arrays import Array
-from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput, Timeout, Unsupported
-from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
+from tilewright.composed import ComposedModel
 from tilewright.graph import Graph, Node
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
 from tilewright.insight.explain import Explanation, Fate, Finding, Memory, NodeFate
@@ -120,15 +119,14 @@ class Whole:
         object.__setattr__(self, "steps", [step_of(one, at) for at, one in enumerate(self.work)])
 
 
-class CallingModel(CompiledModel):
+class CallingModel(ComposedModel):
     """A model that calls Python functions between its native parts."""
 
     def __init__(self, whole: Whole) -> None:
+        super().__init__(whole.options)
         self._whole = whole
         self._own = CallingExecutable(whole.graph, whole.steps, whole.options)
         self._executable = self._own
-        self._pickled = None
-        self.signer = None
 
     @property
     def parts(self) -> tuple[CompiledModel, ...]:
@@ -136,25 +134,9 @@ class CallingModel(CompiledModel):
         return tuple(one for one in self._whole.work if isinstance(one, CompiledModel))
 
     @property
-    def options(self) -> Options:
-        return self._whole.options
-
-    @property
     def is_cached(self) -> bool:
         """Whether it came from the cache of models: never."""
         return False
-
-    @property
-    def math(self) -> Math:
-        return self.options.math
-
-    @property
-    def precision(self) -> Precision:
-        return self.options.precision
-
-    @property
-    def checks(self) -> Checks:
-        return self.options.checks
 
     @property
     def compiled(self) -> Compiled:
