@@ -1113,7 +1113,7 @@ MUTANTS = (
     Mutant(
         "calls: a native part runs before the call that it reads from",
         "passes/parts.py",
-        "after = level + isinstance(node.op, CalledOperator)",
+        "after = level + isinstance(node.op, HostOperator)",
         "after = level",
         ("tests/extending/test_python_functions.py",),
     ),

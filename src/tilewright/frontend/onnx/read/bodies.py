@@ -1,30 +1,31 @@
-"""Bodies: graphs inside of nodes. Those of functions, branches and steps of loops are imported in place of the node.
+"""Bodies: graphs inside of nodes. Those of functions, branches and steps of loops are imported in place of the node;
+where it is known at run time only which branch is taken, or how many steps there are, by ``run_time_bodies``.
 
 A body has a scope of its own (``scopes``). Names may repeat those outside, and the initializers of a branch or loop are
 shared by all of its steps.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
 import numpy as np
 import onnx
 
-from tilewright.base.errors import BadProgram, InvalidModel, UnsupportedModel
+from tilewright.base.errors import BadProgram, InvalidModel
 from tilewright.base.names import readable
 from tilewright.frontend.onnx.read import protos
 from tilewright.frontend.onnx.read.functions import called_nodes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.rules import Request
-from tilewright.frontend.onnx.read.rules.rule import Importer
+from tilewright.frontend.onnx.read.run_time_bodies import AT_RUN_TIME, Encloser, Run, branch_at_run_time
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.unrolling import UNROLLED
 from tilewright.graph import Array, Value
 
 
-class Visitor(Importer, Protocol):
+class Visitor(Encloser, Protocol):
     """The importer's services for bodies."""
 
     @property
@@ -42,6 +43,10 @@ class Visitor(Importer, Protocol):
 
     def counted_constant(self, array: Array) -> Value:
         """A constant with a fresh name, whose bytes are already counted."""
+        ...
+
+    def tried(self, unroll: Callable[[], list[Value]]) -> list[Value] | None:
+        """What ``unroll`` imports; None, and nothing is imported, if a loop can't be unrolled."""
         ...
 
     def note_constants(self, proto: onnx.GraphProto, scope: Scope) -> None:
@@ -77,26 +82,37 @@ def called(
 def branch(
     importer: Visitor, node: onnx.NodeProto, inputs: Sequence[Value | None], wanted: int, scope: Scope, place: str
 ) -> list[Value | None]:
-    """The results of an ``If`` with a known condition: those of the taken branch."""
-    condition = None if inputs[0] is None else importer.known(inputs[0])
+    """The results of an ``If``: those of the branch that is taken, if it is known."""
+    if inputs[0] is None:
+        raise InvalidModel(f"{place}: the condition is missing")
+    names = ("then_branch", "else_branch")
+    then, otherwise = (_body_of_branch(importer, node, name, wanted, scope, place) for name in names)
+    condition = importer.known(inputs[0])
     if condition is None:
-        raise UnsupportedModel(
-            f"{place}: operator If is not supported on a condition that is computed at run time; if that depends "
-            f"on shapes only, give these by {importer.symbolic.by_shapes}"
-        )
+        return [*branch_at_run_time(importer, inputs[0], then, otherwise, wanted, place)]
     if condition.size != 1 or condition.dtype != np.bool_:
         raise InvalidModel(f"{place}: the condition is {condition.dtype}{list(condition.shape)}, not one bool")
-    chosen = "then_branch" if condition.item() else "else_branch"
-    body = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
-    if wanted > len(body.output):
-        raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
-    if body.input:
-        raise InvalidModel(f"{place}: {chosen} has inputs; a branch has none, and reads values around it by name")
-    around = with_constants(importer, body, scope, f"{place} {chosen}")
-    return [*of_body(importer, body, (), f"{place} {chosen}", around)[:wanted]]
+    chosen, name = (then, names[0]) if condition.item() else (otherwise, names[1])
+    return [*chosen((), f"{place} {name}")[:wanted]]
 
 
-def unrolled(
+def _body_of_branch(
+    importer: Visitor, node: onnx.NodeProto, name: str, wanted: int, scope: Scope, place: str
+) -> Run:
+    """What imports a branch."""
+    body = next(attribute.g for attribute in node.attribute if attribute.name == name)
+
+    def run(given: Sequence[Value], where: str) -> list[Value]:
+        if wanted > len(body.output):
+            raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {name} has {len(body.output)}")
+        if body.input:
+            raise InvalidModel(f"{place}: {name} has inputs; a branch has none, and reads values around it by name")
+        return of_body(importer, body, given, where, with_constants(importer, body, scope, where))
+
+    return run
+
+
+def repeated(
     importer: Visitor,
     node: onnx.NodeProto,
     opset: int,
@@ -105,16 +121,18 @@ def unrolled(
     scope: Scope,
     place: str,
 ) -> list[Value | None]:
-    """The results of a Scan or Loop with a known number of steps."""
+    """The results of a Scan or Loop: unrolled if the number of steps is known, and not too large."""
     body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
     plain = [attribute for attribute in node.attribute if attribute.name != "body"]
     attributes = {a.name: protos.attribute_of(a, place, importer.storage) for a in plain}
     request = Request(node.op_type, place, opset, inputs, attributes, wanted, importer)
-    around = with_constants(importer, body, scope, place)
+    run = partial(of_body, importer, body, scope=with_constants(importer, body, scope, place))
     try:
-        return [*UNROLLED[node.op_type](request, body, partial(of_body, importer, body, scope=around))[:wanted]]
+        found = importer.tried(lambda: UNROLLED[node.op_type](request, body, run))
+        results = AT_RUN_TIME[node.op_type](request, importer, body, run) if found is None else found
     except BadProgram as error:
         raise request.invalid(str(error)) from error
+    return [*results[:wanted]]
 
 
 def with_constants(importer: Visitor, body: onnx.GraphProto, scope: Scope, place: str) -> Scope:

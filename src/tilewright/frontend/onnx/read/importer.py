@@ -16,6 +16,7 @@ import onnx
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
+from tilewright.base.exact import Exact
 from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, readable
 from tilewright.frontend.api import GivenShapes
@@ -33,21 +34,23 @@ from tilewright.frontend.onnx.read.rules.aligning import broadcast
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
-from tilewright.frontend.onnx.read.unrolling import UNROLLED
+from tilewright.frontend.onnx.read.unrolling import UNROLLED, NotUnrolled
 from tilewright.frontend.onnx.read.user_lines import with_line
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.graph.ir import extents_of
 from tilewright.ops import Attribute, Operator, Trait
+from tilewright.ops.hosted import READ_SIZES, HostOperator
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, const
-from tilewright.tensor.elements import Elements
+from tilewright.symbolic.expr import Const, Expr, const
+from tilewright.tensor.elements import Elements, Limit
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
 FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
-
+_DEPTH = 8
+"""How many nodes are followed back from a value that is read as sizes."""
 
 _OF_ONNXRUNTIME = tuple(
     OnnxOperator(domain, name, rule)
@@ -162,6 +165,8 @@ class _Importer:
     """Constants and symbolic values created for the current node."""
     _four_bits: set[Value] = field(default_factory=set[Value])
     """Values of ONNX's types INT4 and UINT4."""
+    _read: dict[object, Value] = field(default_factory=dict[object, Value])
+    """Values that have been read as sizes, by what computes them."""
     _reserved: frozenset[str] = frozenset()
     _made: int = 0
 
@@ -287,7 +292,7 @@ class _Importer:
         if not domain and node.op_type == "If":
             return bodies.branch(self, node, inputs, wanted, scope, place)
         if not domain and node.op_type in UNROLLED:
-            return bodies.unrolled(self, node, opset, inputs, wanted, scope, place)
+            return bodies.repeated(self, node, opset, inputs, wanted, scope, place)
         if not domain and node.op_type in RULES:
             return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
         function = schema_body(schema, node, opset, inputs)
@@ -418,7 +423,94 @@ class _Importer:
 
     def elements(self, value: Value) -> Elements | None:
         """See ``rules.rule.Importer``."""
+        known = self.symbolic.elements(value, self.constants)
+        return self._followed(value, _DEPTH) if known is None and self.symbolic.has_late else known
+
+    def sizes(self, value: Value, place: str) -> Elements:
+        """See ``rules.rule.Importer``."""
+        known = self._followed(value, _DEPTH)
+        if known is None:
+            same = self._read.setdefault(self._key(value, _DEPTH), value)
+            known = self.elements(same) or self._read_off(value, place)
+            self.symbolic.define(value, known)
+        return known
+
+    def _read_off(self, value: Value, place: str) -> Elements:
+        """The elements of ``value`` as extents, read between two parts of the model."""
+        extents = self.symbolic.read_off(value, place)
+        names = [self._fresh_name() for _ in extents]
+        self.nodes.append(make_node(READ_SIZES, [value], names, {"sizes": extents}, place))
+        return extents
+
+    def _followed(self, value: Value, depth: int) -> Elements | None:
+        """The elements of ``value``, if they follow from sizes that have been read since it was made."""
+        known = self.symbolic.elements(value, self.constants)
+        node = self._producer(value) if known is None and depth else None
+        if node is None:
+            return known
+        inputs = [each for each in node.inputs if each is not None]
+        if not inputs or any(self._followed(each, depth - 1) is None for each in inputs):
+            return None
+        found = self.symbolic.results(node, self.constants)
+        if found is None:
+            return None
+        self.symbolic.define_made(node.outputs, found.outputs)
         return self.symbolic.elements(value, self.constants)
+
+    def _producer(self, value: Value) -> Node | None:
+        return next((node for node in reversed(self.nodes) if value in node.outputs), None)
+
+    def _key(self, value: Value, depth: int) -> object:
+        """Equal for values that are computed alike."""
+        node = self._producer(value) if depth else None
+        if node is None:
+            return value
+        inputs = tuple(None if each is None else self._key(each, depth - 1) for each in node.inputs)
+        return (node.op, inputs, Exact(node.attributes), node.outputs.index(value))
+
+    def enclosed(self, run: Callable[[], Sequence[Value]], given: Sequence[Value], place: str) -> Graph:
+        """See ``bodies.Visitor``."""
+        around, self.nodes = self.nodes, []
+        try:
+            with self.symbolic.inside() as limits:
+                outputs = self._leaving(run(), place)
+            return _graph_of(place, given, outputs, self.nodes, self.constants, tuple(limits))
+        finally:
+            self.nodes = around
+
+    def tried(self, unroll: Callable[[], list[Value]]) -> list[Value] | None:
+        """See ``bodies.Visitor``."""
+        start, before = len(self.nodes), self.symbolic.snapshot()
+        try:
+            return unroll()
+        except NotUnrolled:
+            del self.nodes[start:]
+            self.symbolic.restore(before)
+            return None
+
+    def _leaving(self, values: Sequence[Value], place: str) -> tuple[Value, ...]:
+        """``values``, each made by a node of its own in a body."""
+        found: list[Value] = []
+        for value in values:
+            if self.symbolic.is_missing(value):
+                self.nodes.append(self.symbolic.node(value, place))
+            made = {each for node in self.nodes for each in node.outputs}
+            if value not in made or value in found:
+                copy = make_node(require("Identity"), [value], [self._fresh_name()], {}, place)
+                self.nodes.append(copy)
+                value = copy.outputs[0]
+            found.append(value)
+        return tuple(found)
+
+    def between(self, op: HostOperator, inputs: Sequence[Value], outputs: int, place: str) -> tuple[Value, ...]:
+        """See ``bodies.Visitor``."""
+        node = make_node(op, inputs, [self._fresh_name() for _ in range(outputs)], {}, place)
+        self.nodes += (*self.symbolic.missing(node, place), node)
+        return node.outputs
+
+    def fresh(self, dtype: DType, shape: Sequence[Expr]) -> Value:
+        """See ``bodies.Visitor``."""
+        return Value(self._fresh_name(), dtype, tuple(shape))
 
     def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
         """See ``rules.rule.Importer``."""
@@ -441,6 +533,22 @@ class _Importer:
         known = all(value is None or value in self.constants for value in node.inputs)
         stays = bool(node.dims) or node.op.has(Trait.WIDENS)
         return known and not stays and all(_is_small(value) for value in node.outputs)
+
+
+def _graph_of(
+    name: str,
+    given: Sequence[Value],
+    outputs: Sequence[Value],
+    nodes: Sequence[Node],
+    constants: Mapping[Value, Array],
+    limits: Sequence[Limit],
+) -> Graph:
+    """A body as a graph of its own: also what it reads around it is an input."""
+    made = {*given, *(value for node in nodes for value in node.outputs)}
+    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    own = {value: constants[value] for value in read if value in constants}
+    captured = (value for value in read if value not in made and value not in own)
+    return Graph(name, (*given, *captured), tuple(outputs), tuple(nodes), own, limits=tuple(limits))
 
 
 def _is_small(value: Value) -> bool:
