@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import DType, i64
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
 from tilewright.base.exact import Exact
 from tilewright.base.memory import Budget
@@ -42,13 +42,16 @@ from tilewright.ops import Attribute, Operator, Trait
 from tilewright.ops.hosted import READ_SIZES, HostOperator
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, Expr, const
+from tilewright.symbolic.expr import Const, Expr, Extent, const
+from tilewright.symbolic.sharing import size_of
 from tilewright.tensor.elements import Elements, Limit
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
 FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
+_LONGEST_EXTENT = 8
+"""Maximum operations and operands of an extent that is known late."""
 _DEPTH = 8
 """How many nodes are followed back from a value that is read as sizes."""
 
@@ -375,7 +378,7 @@ class _Importer:
             return tuple(self.symbolic_value(e, static(v.shape) or (), v.dtype, place) for e, v in pairs)
         if not self._is_shape_computation(node):
             self.nodes += (*self.symbolic.missing(node, place), node)
-            return node.outputs
+            return tuple(self._shortened(value, place) for value in node.outputs)
         try:
             results = evaluate_node(node, self.constants)
         except OutOfBounds as error:
@@ -435,7 +438,7 @@ class _Importer:
             self.symbolic.define(value, known)
         return known
 
-    def _read_off(self, value: Value, place: str) -> Elements:
+    def _read_off(self, value: Value, place: str) -> tuple[Extent, ...]:
         """The elements of ``value`` as extents, read between two parts of the model."""
         extents = self.symbolic.read_off(value, place)
         names = [self._fresh_name() for _ in extents]
@@ -467,6 +470,26 @@ class _Importer:
             return value
         inputs = tuple(None if each is None else self._key(each, depth - 1) for each in node.inputs)
         return (node.op, inputs, Exact(node.attributes), node.outputs.index(value))
+
+    def _shortened(self, value: Value, place: str) -> Value:
+        """``value`` with extents of a few operations, of those that are known late: others are read as new ones."""
+        if not self.symbolic.has_late:
+            return value
+        shape = tuple(self._short_extent(extent, place) for extent in value.shape)
+        if shape == value.shape:
+            return value
+        node = make_node(require("Declared"), [value], [self._fresh_name()], {"shape": shape}, place)
+        self.nodes.append(node)
+        return node.outputs[0]
+
+    def _short_extent(self, extent: Expr, place: str) -> Expr:
+        if size_of(extent).nodes <= _LONGEST_EXTENT or not self.symbolic.is_late(extent):
+            return extent
+        if extent not in self.symbolic.named:
+            counted = self.symbolic_value((extent,), (1,), i64, place)
+            self.nodes.append(self.symbolic.node(counted, place))
+            (self.symbolic.named[extent],) = self._read_off(counted, place)
+        return self.symbolic.named[extent]
 
     def enclosed(self, run: Callable[[], Sequence[Value]], given: Sequence[Value], place: str) -> Graph:
         """See ``bodies.Visitor``."""

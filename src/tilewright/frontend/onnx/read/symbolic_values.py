@@ -59,6 +59,7 @@ class _Found:
     bounds: Bounds
     known: dict[Value, Elements]
     made: set[Value]
+    named: dict[Expr, Extent]
 
 
 class SymbolicValues:
@@ -72,6 +73,8 @@ class SymbolicValues:
         self.caps: dict[Extent, int] = {}
         """Bounds of extents under which slices need not be clipped at the end of their input."""
         self.bounds = Bounds()
+        self.named: dict[Expr, Extent] = {}
+        """Extents that have been read in the place of longer ones."""
         self._most = most
         self._inputs: tuple[Value, ...] = ()
         self._known: dict[Value, Elements] = {}
@@ -126,11 +129,12 @@ class SymbolicValues:
 
     def snapshot(self) -> "_Found":
         """All that is known now."""
-        return _Found(dict(self.limits), self.bounds, dict(self._known), set(self._made))
+        return _Found(dict(self.limits), self.bounds, dict(self._known), set(self._made), dict(self.named))
 
     def restore(self, found: "_Found") -> None:
         """Forget what was found out since ``snapshot`` returned ``found``."""
-        self.limits, self.bounds, self._known, self._made = found.limits, found.bounds, found.known, found.made
+        self.limits, self.bounds, self.named = found.limits, found.bounds, found.named
+        self._known, self._made = found.known, found.made
 
     @property
     def by_shapes(self) -> str:
