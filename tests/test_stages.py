@@ -170,7 +170,11 @@ def test_sizes_that_are_inputs() -> None:
             "x": sparse(6),
             **{name: np.array(end, np.float32) for name, end in zip(("begin", "end", "by"), ends, strict=True)},
         }
-        for n, k, shape, ends in ((7, 2, (2, 3), (1, 2, 0.25)), (-4, 6, (0, 5), (3, -1, -0.7)), (0, 0, (1, 1), (2, 1, 1)))
+        for n, k, shape, ends in (
+            (7, 2, (2, 3), (1, 2, 0.25)),
+            (-4, 6, (0, 5), (3, -1, -0.7)),
+            (0, 0, (1, 1), (2, 1, 1)),
+        )
     ]
     made = check(model, feeds)
     with pytest.raises(BadFeed, match="a size is computed as -1"):
@@ -202,7 +206,7 @@ def feeds_of_branches() -> list[dict[str, Array]]:
 
 def test_a_branch_that_is_chosen_by_data() -> None:
     made = check(branches(), feeds_of_branches())
-    with pytest.raises(BadFeed, match="'n'|shape"):
+    with pytest.raises(BadFeed, match="give an array of that shape"):
         made.run(None, {**feeds_of_branches()[0], "d": np.array([True, False])})
 
 
@@ -354,6 +358,8 @@ def test_what_is_refused() -> None:
         "c2:b s2:f",
     )
     with pytest.raises(UnsupportedModel, match="after a step it is f32 of 2 dimensions"):
-        staged(proto([node("Loop", ["m", "", "x"], ["y"], body=body)], {"x:f": [3], "m:i": []}, "y:f", axis=np.array([0])))
+        staged(
+            proto([node("Loop", ["m", "", "x"], ["y"], body=body)], {"x:f": [3], "m:i": []}, "y:f", axis=np.array([0]))
+        )
     with pytest.raises(UnsupportedModel, match="are not a few numbers"):
         tilewright.compile(proto([node("ConstantOfShape", ["s"], ["y"])], {"s:i": ["n"]}, "y:f"), dynamic="symbolic")

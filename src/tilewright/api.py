@@ -39,8 +39,8 @@ from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
-from tilewright.passes.alternatives import Alternative, known
 from tilewright.ops.called import CalledOperator
+from tilewright.passes.alternatives import Alternative, known
 from tilewright.passes.parts import Step, is_cut, parts
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build

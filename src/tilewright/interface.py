@@ -122,8 +122,7 @@ class _Symbols:
     def spec_with(self, value: Value, known: Collection[Var]) -> TensorSpec:
         """``value`` as an output; extents that do not depend on ``known`` ones only are called by their names."""
         extents = (
-            self._extent(extent, value) if extent.variables.issubset(known) else _text(extent)
-            for extent in value.shape
+            self._extent(extent, value) if extent.variables.issubset(known) else _text(extent) for extent in value.shape
         )
         return TensorSpec(value.name, value.dtype, tuple(extents))
 

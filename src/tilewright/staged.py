@@ -152,17 +152,21 @@ class StagedModel(ComposedModel):
         """
         key_dir = (settings or Settings.from_environment()).key_dir
         secret = None if key is None else artifact.SecretKey(key)
-        artifact.save_stages(self._contents(), path, key_dir, signed=signed, key=secret, inputs=self._files())
+        artifact.save_stages(self._stages(), path, key_dir, signed=signed, key=secret, inputs=self._files())
 
-    def _contents(self) -> artifact.Stages:
+    def _contents(self) -> artifact.Artifact:
+        """Raises ``Unsupported``: its artifact has stages."""
+        raise Unsupported("a version in stages can't be in one file with others: save it by itself (model.version)")
+
+    def _stages(self) -> artifact.Stages:
         """Raises ``Unsupported`` if the model calls Python functions, or if a part can't be saved."""
-        called = ", ".join(dict.fromkeys(node.op.name for node in self._nodes() if isinstance(node.op, CalledOperator)))
+        called = dict.fromkeys(node.op.name for node in self._nodes() if isinstance(node.op, CalledOperator))
         if called:
             raise Unsupported(
-                f"the model can't be saved: it calls Python functions ({called}), and an artifact holds native code "
-                "only; define these operators by te (docs/own-operators.md), or compile the model where it runs"
+                f"the model can't be saved: it calls Python functions ({', '.join(called)}), and an artifact holds "
+                "native code only; define these operators by te (docs/own-operators.md), or compile it where it runs"
             )
-        bodies = tuple(model._contents() for work in self._whole.work for model in work.bodies)
+        bodies = tuple(_content(model) for work in self._whole.work for model in work.bodies)
         return artifact.Stages(self._own.manifest, self.stages, bodies, self._own.constants)
 
     def _files(self) -> tuple[Path, ...]:
@@ -170,7 +174,7 @@ class StagedModel(ComposedModel):
 
     def __reduce__(self) -> tuple[Callable[[Pickled], RunnableModel], tuple[Pickled]]:
         """Raises as ``save``."""
-        return unpickled, (InMemory.of(self._contents(), self._options.threads),)
+        return unpickled, (InMemory.of(self._stages(), self._options.threads),)
 
     @checked(BadInput)
     def profile(self, *inputs: object, seconds: Seconds = 1.0, roofs: bool = True) -> Profile:
@@ -207,9 +211,7 @@ class StagedModel(ComposedModel):
             for model in work.bodies
         ]
         found = [(name, model.explain((), records)) for name, model in named]
-        kernels = tuple(
-            replace(fact, kernel=f"{name}.{fact.kernel}") for name, one in found for fact in one.kernels
-        )
+        kernels = tuple(replace(fact, kernel=f"{name}.{fact.kernel}") for name, one in found for fact in one.kernels)
         known: dict[str, NodeFate] = {}
         for name, one in found:
             for row in one.nodes:
@@ -263,6 +265,10 @@ class StagedModel(ComposedModel):
         return (work.done for work in self._whole.work if isinstance(work.done, Node))
 
 
+def _content(model: CompiledModel) -> artifact.Artifact | artifact.Stages:
+    return model._stages() if isinstance(model, StagedModel) else model._contents()
+
+
 def _finding(node: Node, share: str) -> Finding:
     match node.op:
         case CalledOperator():
@@ -273,7 +279,9 @@ def _finding(node: Node, share: str) -> Finding:
             return Finding("stage", node.source, reason, "make it a constant, if it is always the same")
         case _:
             reason = f"sizes are known only when a part of the model has run ({share})"
-            return Finding("stage", node.source, reason, "give constants in the place of what is computed, if it is one")
+            return Finding(
+                "stage", node.source, reason, "give constants in the place of what is computed, if it is one"
+            )
 
 
 def _timed(run: Callable[[], object]) -> float:

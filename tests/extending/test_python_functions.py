@@ -16,13 +16,13 @@ from tests.extending.ranks import RANKS, ranks
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import BadInput, Timeout, Unsupported, UnsupportedModel
 from tilewright.base.settings import Settings
-from tilewright.staged import StagedModel
 from tilewright.cli import main
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.onnx.read.python_functions import TensorType, python_operator
 from tilewright.passes.parts import parts
 from tilewright.specialize import SpecializingModel
+from tilewright.staged import StagedModel
 
 Array = NDArray[np.generic]
 

@@ -17,8 +17,10 @@ from tilewright.tensor.ir import Tensor
 
 @dataclass(frozen=True, slots=True)
 class HostOperator(Operator):
-    """An operator without native code of its own; no pass but ``passes.parts`` sees its nodes. Its te function only says
-    which types its results have."""
+    """An operator without native code of its own; no pass but ``passes.parts`` sees its nodes.
+
+    Its te function only says which types its results have.
+    """
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -174,7 +174,12 @@ def slice_from(
 
     def body(index: Index) -> Expr:
         first = (cast(starts[(const(numbers[p]),)], index_dtype) if p in numbers else ZERO for p in range(x.ndim))
-        return x[tuple(i * steps[numbers[p]] + f if p in numbers else i for p, (i, f) in enumerate(zip(index, first, strict=True)))]
+        return x[
+            tuple(
+                i * steps[numbers[p]] + f if p in numbers else i
+                for p, (i, f) in enumerate(zip(index, first, strict=True))
+            )
+        ]
 
     return tensor(shape, body)
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tilewright.base.dtypes import boolean
-from tilewright.base.errors import UnsupportedModel
+from tilewright.base.dtypes import boolean, i64
 from tilewright.base.names import Names
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.control import Control, free_extents, made_by
 from tilewright.ops.hosted import WITNESS, HostOperator
-from tilewright.symbolic.expr import ZERO, Extent, Var
+from tilewright.ops.operator import require
+from tilewright.symbolic.expr import ZERO, Extent, Var, const
 from tilewright.tensor.elements import Limit
 
 Step: TypeAlias = Graph | Node
@@ -31,7 +31,7 @@ def parts(graph: Graph) -> tuple[Step, ...]:
     """``graph`` in the order in which it runs: as few native parts as that allows.
 
     The inputs of a part are those of ``graph``, results of what ran before, and witnesses; its outputs are what is
-    needed later. Raises ``UnsupportedModel`` if no part can check a condition on extents.
+    needed later.
     """
     return tuple(_Cut(graph, _Levels.of(graph), graph.names()).steps())
 
@@ -66,7 +66,7 @@ class _Levels:
 def _needed(node: Node) -> frozenset[Var]:
     """The extents in a node's attributes, in the shapes of its results, and around its bodies."""
     shapes = frozenset(v for value in node.outputs for extent in value.shape for v in extent.variables)
-    return shapes | node.dims | (free_extents(node) if isinstance(node.op, Control) else frozenset())
+    return shapes.union(node.dims, free_extents(node) if isinstance(node.op, Control) else ())
 
 
 @dataclass(slots=True)
@@ -92,7 +92,16 @@ class _Cut:
                 if isinstance(node.op, HostOperator):
                     yield from self._between(node)
         if late:
-            raise UnsupportedModel(f"the model fits together only if {late[0].value} is not negative, and nothing checks it")
+            yield from self._checks(late)
+
+    def _checks(self, limits: Sequence[Limit]) -> Iterator[Step]:
+        """A part that computes nothing of use, but checks ``limits`` that no other part does."""
+        value = Value(self.names.fresh("checked"), i64, (const(len(limits)),))
+        values = tuple(limit.value for limit in limits)
+        node = Node(require("Elements"), (), (value,), (("values", values), ("shape", (len(limits),)), ("dtype", i64)))
+        part = Graph(f"{self.graph.name}.checks", (), (value,), (node,), {}, self.graph.bounds, tuple(limits))
+        yield from self._closed_by(part)
+        yield self._closed(part)
 
     def _part(self, level: int, nodes: Sequence[Node], due: Sequence[Limit]) -> Iterator[Step]:
         """A part, and the nodes for its witnesses. ``due``: conditions that it is the first one to check."""
@@ -112,7 +121,9 @@ class _Cut:
         for body in node.op.bodies:
             yield from self._closed_by(body, node.op.own)
         bodies = tuple(self._closed(body, node.op.own) for body in node.op.bodies)
-        wanted = (value for body, old in zip(bodies, node.op.bodies, strict=True) for value in body.inputs[len(old.inputs) :])
+        wanted = (
+            value for body, old in zip(bodies, node.op.bodies, strict=True) for value in body.inputs[len(old.inputs) :]
+        )
         more = (value for value in dict.fromkeys(wanted) if value not in node.inputs)
         yield replace(node, op=node.op.around(bodies), inputs=(*node.inputs, *more))
 

@@ -110,7 +110,7 @@ def quantize(
     graph = source.load({name: tuple(shape) for name, shape in (shapes or {}).items()}, {}, chosen.model_bytes)
     if is_cut(graph):
         raise Unsupported(
-            "a model in stages can't be quantized: shapes in it depend on data, or a Python function computes an operator"
+            "a model in stages can't be quantized: shapes in it depend on data, or Python functions compute operators"
         )
     samples = checked_samples(graph.inputs, arrays)
     graph, layers = _prepared(graph)

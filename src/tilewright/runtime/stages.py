@@ -162,7 +162,9 @@ class _Loop:
     def _stacked(self, parts: Sequence[Array]) -> Array:
         if any(part.shape != parts[0].shape for part in parts):
             shapes = " and ".join(map(str, sorted({part.shape for part in parts})[:2]))
-            raise BadFeed(f"{self.plan.name}: steps make arrays of shapes {shapes} for these inputs; they must be equal")
+            raise BadFeed(
+                f"{self.plan.name}: steps make arrays of shapes {shapes} for these inputs; they must be equal"
+            )
         stack, _ = new_output((len(parts), *parts[0].shape), parts[0].dtype)
         for at, part in enumerate(parts):
             stack[at] = part
@@ -235,9 +237,7 @@ class StagedExecutable(Executable):
             for name in self._dead[at]:
                 del arrays[name]
 
-    def _results(
-        self, arrays: Mapping[str, Array], out: Mapping[str, Array], inputs: Sequence[Array]
-    ) -> list[Array]:
+    def _results(self, arrays: Mapping[str, Array], out: Mapping[str, Array], inputs: Sequence[Array]) -> list[Array]:
         made = [arrays[spec.name] for spec in self.manifest.outputs]
         others = (*inputs, *self.constants)
         if not out:

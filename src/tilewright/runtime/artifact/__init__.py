@@ -14,9 +14,10 @@ The file is a zip of stored members, in this order:
                           a public key (``keys``); left out if nobody signed
 
 ``versions`` puts several into one file, for a model that is compiled for each size of its inputs, and ``stages`` for a
-model whose shapes depend on data. ``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only files in its own form: equal models
-for equal targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing, and
-writes nothing to disk. To add a field: extend ``description`` in both directions, and increase ``description.FORMAT``.
+model whose shapes depend on data. ``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only
+files in its own form: equal models for equal targets give equal bytes, and every byte of a file is checked. Reading
+runs no code, unpickles nothing, and writes nothing to disk. To add a field: extend ``description`` in both directions,
+and increase ``description.FORMAT``.
 """
 
 from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, Trust, add_signature, packed, read, save, unusable

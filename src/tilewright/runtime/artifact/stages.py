@@ -1,9 +1,9 @@
-"""Files of models in stages: the artifacts of their parts and bodies in one archive, and how they run one after another.
+"""Files of models in stages: the artifacts of their parts and bodies in one archive, and how these are run.
 
     stages.json             the stages in order, and the identity of each other member
     manifest.json           ``description``: inputs, symbols, and constants that stages read
     weights.safetensors     these constants
-    bodies/0000.tw ...      artifacts, or files of this kind for bodies that are in stages themselves; without signatures
+    bodies/0000.tw ...      artifacts without signatures; files of this kind for bodies that are in stages themselves
     signature               of ``stages.json``, as an artifact has one of its manifest; left out if nobody signed
 
 ``stages.json`` is read as ``description`` reads a manifest: refused unless it is as it would be written.

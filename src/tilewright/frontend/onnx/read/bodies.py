@@ -96,9 +96,7 @@ def branch(
     return [*chosen((), f"{place} {name}")[:wanted]]
 
 
-def _body_of_branch(
-    importer: Visitor, node: onnx.NodeProto, name: str, wanted: int, scope: Scope, place: str
-) -> Run:
+def _body_of_branch(importer: Visitor, node: onnx.NodeProto, name: str, wanted: int, scope: Scope, place: str) -> Run:
     """What imports a branch."""
     body = next(attribute.g for attribute in node.attribute if attribute.name == name)
 
@@ -145,9 +143,7 @@ def with_constants(importer: Visitor, body: onnx.GraphProto, scope: Scope, place
     return around
 
 
-def of_body(
-    importer: Visitor, body: onnx.GraphProto, given: Sequence[Value], place: str, scope: Scope
-) -> list[Value]:
+def of_body(importer: Visitor, body: onnx.GraphProto, given: Sequence[Value], place: str, scope: Scope) -> list[Value]:
     """The outputs of a body for given inputs."""
     inside = scope.inside(body.node, place, is_branch=True)
     for info, value in zip(body.input, given, strict=True):

@@ -14,9 +14,8 @@ import numpy as np
 import onnx
 
 from tilewright.base import dtypes
-from tilewright.base.dtypes import DType, i64
+from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
-from tilewright.base.exact import Exact
 from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, readable
 from tilewright.frontend.api import GivenShapes
@@ -27,10 +26,12 @@ from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found, n
 from tilewright.frontend.onnx.read.functions import Functions, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.kept import Kept, cut
+from tilewright.frontend.onnx.read.late_sizes import LateSizes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
 from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
 from tilewright.frontend.onnx.read.rules.aligning import broadcast
+from tilewright.frontend.onnx.read.run_time_bodies import body_of, leaving
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
@@ -39,22 +40,16 @@ from tilewright.frontend.onnx.read.user_lines import with_line
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.graph.ir import extents_of
 from tilewright.ops import Attribute, Operator, Trait
-from tilewright.ops.hosted import READ_SIZES, HostOperator
+from tilewright.ops.hosted import HostOperator
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, Expr, Extent, const
-from tilewright.symbolic.sharing import size_of
-from tilewright.tensor.elements import Elements, Limit
+from tilewright.symbolic.expr import Const, Expr, const
+from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
 FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
-_LONGEST_EXTENT = 8
-"""Maximum operations and operands of an extent that is known late."""
-_DEPTH = 8
-"""How many nodes are followed back from a value that is read as sizes."""
-
 _OF_ONNXRUNTIME = tuple(
     OnnxOperator(domain, name, rule)
     for domain, rules in ((microsoft.DOMAIN, microsoft.RULES), ("", microsoft.OF_ONNX))
@@ -164,14 +159,17 @@ class _Importer:
     operators: Sequence[OnnxOperator]
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
+    late: LateSizes = field(init=False)
+    """Sizes that are read off data."""
     _fresh: set[Value] = field(default_factory=set[Value])
     """Constants and symbolic values created for the current node."""
     _four_bits: set[Value] = field(default_factory=set[Value])
     """Values of ONNX's types INT4 and UINT4."""
-    _read: dict[object, Value] = field(default_factory=dict[object, Value])
-    """Values that have been read as sizes, by what computes them."""
     _reserved: frozenset[str] = frozenset()
     _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.late = LateSizes(self.symbolic, self.constants, self.nodes, self._fresh_name)
 
     def graph(self, shapes: GivenShapes) -> Graph:
         self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
@@ -225,7 +223,7 @@ class _Importer:
         if source in self.constants and source.name == name:
             renamed = Value(self._fresh_name(), source.dtype, source.shape)
             self.constants[renamed] = self.constants.pop(source)
-            self.nodes = [_renamed(node, {source: renamed}) for node in self.nodes]
+            self.nodes[:] = [_renamed(node, {source: renamed}) for node in self.nodes]
             source = renamed
         own = fresh_name(f"{name}.copy", self._reserved) if source.name == name else name
         copy = make_node(require("Identity"), [source], [own], {}, f"output {readable(name)}")
@@ -378,7 +376,7 @@ class _Importer:
             return tuple(self.symbolic_value(e, static(v.shape) or (), v.dtype, place) for e, v in pairs)
         if not self._is_shape_computation(node):
             self.nodes += (*self.symbolic.missing(node, place), node)
-            return tuple(self._shortened(value, place) for value in node.outputs)
+            return tuple(self.late.shortened(value, place) for value in node.outputs)
         try:
             results = evaluate_node(node, self.constants)
         except OutOfBounds as error:
@@ -426,80 +424,21 @@ class _Importer:
 
     def elements(self, value: Value) -> Elements | None:
         """See ``rules.rule.Importer``."""
-        known = self.symbolic.elements(value, self.constants)
-        return self._followed(value, _DEPTH) if known is None and self.symbolic.has_late else known
+        return self.late.elements(value)
 
     def sizes(self, value: Value, place: str) -> Elements:
         """See ``rules.rule.Importer``."""
-        known = self._followed(value, _DEPTH)
-        if known is None:
-            same = self._read.setdefault(self._key(value, _DEPTH), value)
-            known = self.elements(same) or self._read_off(value, place)
-            self.symbolic.define(value, known)
-        return known
-
-    def _read_off(self, value: Value, place: str) -> tuple[Extent, ...]:
-        """The elements of ``value`` as extents, read between two parts of the model."""
-        extents = self.symbolic.read_off(value, place)
-        names = [self._fresh_name() for _ in extents]
-        self.nodes.append(make_node(READ_SIZES, [value], names, {"sizes": extents}, place))
-        return extents
-
-    def _followed(self, value: Value, depth: int) -> Elements | None:
-        """The elements of ``value``, if they follow from sizes that have been read since it was made."""
-        known = self.symbolic.elements(value, self.constants)
-        node = self._producer(value) if known is None and depth else None
-        if node is None:
-            return known
-        inputs = [each for each in node.inputs if each is not None]
-        if not inputs or any(self._followed(each, depth - 1) is None for each in inputs):
-            return None
-        found = self.symbolic.results(node, self.constants)
-        if found is None:
-            return None
-        self.symbolic.define_made(node.outputs, found.outputs)
-        return self.symbolic.elements(value, self.constants)
-
-    def _producer(self, value: Value) -> Node | None:
-        return next((node for node in reversed(self.nodes) if value in node.outputs), None)
-
-    def _key(self, value: Value, depth: int) -> object:
-        """Equal for values that are computed alike."""
-        node = self._producer(value) if depth else None
-        if node is None:
-            return value
-        inputs = tuple(None if each is None else self._key(each, depth - 1) for each in node.inputs)
-        return (node.op, inputs, Exact(node.attributes), node.outputs.index(value))
-
-    def _shortened(self, value: Value, place: str) -> Value:
-        """``value`` with extents of a few operations, of those that are known late: others are read as new ones."""
-        if not self.symbolic.has_late:
-            return value
-        shape = tuple(self._short_extent(extent, place) for extent in value.shape)
-        if shape == value.shape:
-            return value
-        node = make_node(require("Declared"), [value], [self._fresh_name()], {"shape": shape}, place)
-        self.nodes.append(node)
-        return node.outputs[0]
-
-    def _short_extent(self, extent: Expr, place: str) -> Expr:
-        if size_of(extent).nodes <= _LONGEST_EXTENT or not self.symbolic.is_late(extent):
-            return extent
-        if extent not in self.symbolic.named:
-            counted = self.symbolic_value((extent,), (1,), i64, place)
-            self.nodes.append(self.symbolic.node(counted, place))
-            (self.symbolic.named[extent],) = self._read_off(counted, place)
-        return self.symbolic.named[extent]
+        return self.late.sizes(value, place)
 
     def enclosed(self, run: Callable[[], Sequence[Value]], given: Sequence[Value], place: str) -> Graph:
         """See ``bodies.Visitor``."""
-        around, self.nodes = self.nodes, []
+        start = len(self.nodes)
         try:
             with self.symbolic.inside() as limits:
-                outputs = self._leaving(run(), place)
-            return _graph_of(place, given, outputs, self.nodes, self.constants, tuple(limits))
+                outputs = leaving(run(), self.late, start, place)
+            return body_of(place, given, outputs, self.nodes[start:], self.constants, tuple(limits))
         finally:
-            self.nodes = around
+            del self.nodes[start:]
 
     def tried(self, unroll: Callable[[], list[Value]]) -> list[Value] | None:
         """See ``bodies.Visitor``."""
@@ -510,20 +449,6 @@ class _Importer:
             del self.nodes[start:]
             self.symbolic.restore(before)
             return None
-
-    def _leaving(self, values: Sequence[Value], place: str) -> tuple[Value, ...]:
-        """``values``, each made by a node of its own in a body."""
-        found: list[Value] = []
-        for value in values:
-            if self.symbolic.is_missing(value):
-                self.nodes.append(self.symbolic.node(value, place))
-            made = {each for node in self.nodes for each in node.outputs}
-            if value not in made or value in found:
-                copy = make_node(require("Identity"), [value], [self._fresh_name()], {}, place)
-                self.nodes.append(copy)
-                value = copy.outputs[0]
-            found.append(value)
-        return tuple(found)
 
     def between(self, op: HostOperator, inputs: Sequence[Value], outputs: int, place: str) -> tuple[Value, ...]:
         """See ``bodies.Visitor``."""
@@ -556,22 +481,6 @@ class _Importer:
         known = all(value is None or value in self.constants for value in node.inputs)
         stays = bool(node.dims) or node.op.has(Trait.WIDENS)
         return known and not stays and all(_is_small(value) for value in node.outputs)
-
-
-def _graph_of(
-    name: str,
-    given: Sequence[Value],
-    outputs: Sequence[Value],
-    nodes: Sequence[Node],
-    constants: Mapping[Value, Array],
-    limits: Sequence[Limit],
-) -> Graph:
-    """A body as a graph of its own: also what it reads around it is an input."""
-    made = {*given, *(value for node in nodes for value in node.outputs)}
-    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
-    own = {value: constants[value] for value in read if value in constants}
-    captured = (value for value in read if value not in made and value not in own)
-    return Graph(name, (*given, *captured), tuple(outputs), tuple(nodes), own, limits=tuple(limits))
 
 
 def _is_small(value: Value) -> bool:

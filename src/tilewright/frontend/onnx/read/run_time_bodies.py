@@ -13,14 +13,17 @@ import onnx
 from tilewright.base.dtypes import DType, boolean, i64
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.late_sizes import LateSizes
 from tilewright.frontend.onnx.read.rules.rule import Importer, Request
 from tilewright.frontend.onnx.read.unrolling import ScanForm
-from tilewright.graph import Graph, Value
+from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.graph.control import Branch, Repeat, typed
 from tilewright.ops import FusionKind
 from tilewright.ops.hosted import HostOperator
+from tilewright.ops.operator import require
 from tilewright.ops.shapes import same_extent
 from tilewright.symbolic.expr import Const, Expr, Extent
+from tilewright.tensor.elements import Limit
 
 _ROUNDS = 4
 """Maximum imports of the body of a loop: each makes more extents of its states changing ones."""
@@ -58,9 +61,7 @@ def branch_at_run_time(
     first, second = bodies
     types = _Types(importer, place)
     results = [types.common(a, b) for a, b in zip(first.outputs, second.outputs, strict=True)]
-    op = Branch(
-        "host.If", typed(results), FusionKind.OPAQUE, sizes=tuple(types.sizes), then=first, otherwise=second
-    )
+    op = Branch("host.If", typed(results), FusionKind.OPAQUE, sizes=tuple(types.sizes), then=first, otherwise=second)
     read = dict.fromkeys(value for body in bodies for value in body.inputs)
     return importer.between(op, [condition, *read], len(results), place)
 
@@ -154,7 +155,8 @@ class _State:
         """Make those extents changing ones that differ after a step; whether there are any."""
         if after.dtype != self.value.dtype or len(after.shape) != len(self.value.shape):
             raise request.unsupported(
-                f"a state is {self.first!r} first, and after a step it is {after.dtype} of {len(after.shape)} dimensions"
+                f"a state is {self.first!r} first, and after a step it is {after.dtype} of {len(after.shape)} "
+                "dimensions"
             )
         shape = list(self.value.shape)
         for axis, (old, new) in enumerate(zip(self.value.shape, after.shape, strict=True)):
@@ -182,8 +184,9 @@ class _Types:
         """A value of the type of both."""
         if a.dtype != b.dtype or len(a.shape) != len(b.shape):
             raise UnsupportedModel(
-                f"{self._place}: operator If is not supported on a condition that is computed at run time where the branches' results "
-                f"have different types or ranks ({a!r}, {b!r}); if the condition depends on shapes only, give these by "
+                f"{self._place}: operator If is not supported on a condition that is computed at run time where the "
+                f"branches' results have different types or ranks ({a!r}, {b!r}); if the "
+                "condition depends on shapes only, give these by "
                 f"{self._importer.symbolic.by_shapes}"
             )
         pairs = zip(a.shape, b.shape, strict=True)
@@ -207,3 +210,35 @@ class _Types:
     def _late(self) -> Extent:
         self.sizes.append(self._importer.symbolic.late_extent(f"{self._place} {len(self.sizes)}"))
         return self.sizes[-1]
+
+
+def leaving(values: Sequence[Value], late: LateSizes, start: int, place: str) -> tuple[Value, ...]:
+    """``values``, each made by a node of its own in the body that begins with node ``start``."""
+    found: list[Value] = []
+    for value in values:
+        if late.symbolic.is_missing(value):
+            late.nodes.append(late.symbolic.node(value, place))
+        made = {each for node in late.nodes[start:] for each in node.outputs}
+        if value not in made or value in found:
+            copy = make_node(require("Identity"), [value], [late.fresh()], {}, place)
+            late.nodes.append(copy)
+            found.append(copy.outputs[0])
+        else:
+            found.append(value)
+    return tuple(found)
+
+
+def body_of(
+    name: str,
+    given: Sequence[Value],
+    outputs: Sequence[Value],
+    nodes: Sequence[Node],
+    constants: Mapping[Value, Array],
+    limits: Sequence[Limit],
+) -> Graph:
+    """A body as a graph of its own: what it reads around it is an input, too."""
+    made = {*given, *(value for node in nodes for value in node.outputs)}
+    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    own = {value: constants[value] for value in read if value in constants}
+    captured = (value for value in read if value not in made and value not in own)
+    return Graph(name, (*given, *captured), tuple(outputs), tuple(nodes), own, limits=tuple(limits))

@@ -84,8 +84,8 @@ def scan(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
     stacks: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
     for step in range(steps):
         places = [steps - 1 - step if backwards else step for backwards in form.is_reversed]
-        given = zip(form.sources, form.axes, places, strict=True)
-        parts = [form.part(*one, request.constant(np.array(place, np.int64))) for *one, place in given]
+        given = [request.constant(np.array(place, np.int64)) for place in places]
+        parts = [form.part(*one) for one in zip(form.sources, form.axes, given, strict=True)]
         results = run([*states, *parts], f"{request.place} step {step}")
         states = results[: len(states)]
         for stack, result in zip(stacks, results[len(states) :], strict=True):

@@ -26,7 +26,9 @@ def _constant_of_shape(request: Request) -> Sequence[Value]:
 
 
 def _range(request: Request) -> Sequence[Value]:
-    if any(request.importer.known(value) is None and request.importer.elements(value) is None for value in _three(request)):
+    if any(
+        request.importer.known(value) is None and request.importer.elements(value) is None for value in _three(request)
+    ):
         return [counted(request)]
     if request.input(0).dtype.is_int:
         count = _symbolic_count(request)

@@ -20,7 +20,6 @@ from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Const, Expr
 from tilewright.tensor.elements import Elements
 
-
 MOST_SIZES = 32
 """Maximum elements of a value that are read as sizes: as many as a shape may have."""
 

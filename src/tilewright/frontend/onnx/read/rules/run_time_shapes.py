@@ -27,7 +27,9 @@ def reshaped(request: Request) -> Value:
     if not request.integer("allowzero", 0):
         copied = request.importer.symbolic_value((own + (as_expr(0),) * rank)[:rank], (rank,), i64, request.place)
         target = _where(request, "Equal", target, 0, copied, target)
-    known = request.apply("ReduceProd", _where(request, "Equal", target, -1, _number(request, 1), target), keepdims=True)
+    known = request.apply(
+        "ReduceProd", _where(request, "Equal", target, -1, _number(request, 1), target), keepdims=True
+    )
     whole = request.importer.symbolic_value((total,), (1,), i64, request.place)
     left = request.apply("Div", whole, request.apply("Max", known, _number(request, 1)))
     sizes = [as_expr(size) for size in request.sizes_of(_where(request, "Equal", target, -1, left, target))]
@@ -59,7 +61,7 @@ def sliced(request: Request, axes: Sequence[int], steps: Sequence[int]) -> Value
     if not _length(request, starts) == _length(request, ends) == len(axes) == len(steps) or 0 in steps:
         raise request.invalid(f"bounds {starts!r} and {ends!r} do not fit axes {axes} and steps {steps}")
     count = len(axes)
-    extents = request.importer.symbolic_value([data.shape[axis] for axis in axes], (count,), i64, request.place)
+    extents = request.importer.symbolic_value(tuple(data.shape[axis] for axis in axes), (count,), i64, request.place)
     backwards = request.constant(np.array([step < 0 for step in steps]))
     shift = request.apply("Cast", backwards, to=i64)  # backwards, a slice begins at most at the last element
     most = request.apply("Sub", extents, shift)
