@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tests.frontend.models import run_onnxruntime
-from tilewright.base.errors import BadFeed, UnsupportedModel
+from tilewright.base.errors import BadFeed
 from tilewright.base.settings import Settings
 
 Array = NDArray[np.generic]

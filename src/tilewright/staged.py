@@ -166,8 +166,12 @@ class StagedModel(ComposedModel):
                 f"the model can't be saved: it calls Python functions ({', '.join(called)}), and an artifact holds "
                 "native code only; define these operators by te (docs/own-operators.md), or compile it where it runs"
             )
-        bodies = tuple(_content(model) for work in self._whole.work for model in work.bodies)
+        bodies = tuple(self._content(model) for work in self._whole.work for model in work.bodies)
         return artifact.Stages(self._own.manifest, self.stages, bodies, self._own.constants)
+
+    @staticmethod
+    def _content(model: CompiledModel) -> artifact.Artifact | artifact.Stages:
+        return model._stages() if isinstance(model, StagedModel) else model._contents()
 
     def _files(self) -> tuple[Path, ...]:
         return self._whole.source.files()
@@ -263,10 +267,6 @@ class StagedModel(ComposedModel):
 
     def _nodes(self) -> Iterator[Node]:
         return (work.done for work in self._whole.work if isinstance(work.done, Node))
-
-
-def _content(model: CompiledModel) -> artifact.Artifact | artifact.Stages:
-    return model._stages() if isinstance(model, StagedModel) else model._contents()
 
 
 def _finding(node: Node, share: str) -> Finding:

@@ -29,7 +29,7 @@ from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.late_sizes import LateSizes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
-from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
+from tilewright.frontend.onnx.read.rules import BY_BODY_OF_DATA, CHECKED_INPUTS, RULES, Request, microsoft
 from tilewright.frontend.onnx.read.rules.aligning import broadcast
 from tilewright.frontend.onnx.read.run_time_bodies import body_of, leaving
 from tilewright.frontend.onnx.read.scopes import Scope
@@ -294,7 +294,8 @@ class _Importer:
             return bodies.branch(self, node, inputs, wanted, scope, place)
         if not domain and node.op_type in UNROLLED:
             return bodies.repeated(self, node, opset, inputs, wanted, scope, place)
-        if not domain and node.op_type in RULES:
+        by_body = node.op_type in BY_BODY_OF_DATA and any(each and self.elements(each) is None for each in inputs)
+        if not domain and node.op_type in RULES and not by_body:
             return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
         function = schema_body(schema, node, opset, inputs)
         if function is None:
@@ -365,7 +366,7 @@ class _Importer:
         try:
             node = self._node(found(op, place), inputs, attributes, outputs, place)
         except BadProgram as error:
-            raise InvalidModel(str(error)) from error
+            raise self.late.misfit(str(error), inputs) from error
         except Unsupported as error:
             is_open = any(value is not None and static(value.shape) is None for value in inputs)
             remedy = f"; give it by {self.symbolic.by_shapes}" if is_open else ""

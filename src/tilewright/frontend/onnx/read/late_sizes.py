@@ -4,21 +4,24 @@
 What follows from sizes that have been read is derived from these, so that equal sizes are known to be equal.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tilewright.base.dtypes import i64
+from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.exact import Exact
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.hosted import READ_SIZES
 from tilewright.ops.operator import require
-from tilewright.symbolic.expr import ONE, Expr, Extent
+from tilewright.symbolic.expr import ONE, Binary, Expr, Extent
+from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.sharing import size_of
+from tilewright.symbolic.traversal import walk
 from tilewright.tensor.elements import Elements
 
 _LONGEST = 8
-"""Maximum operations and operands of an extent that is known late."""
+"""Maximum operations and operands of an extent that is known late, unless it is a product."""
 _DEPTH = 8
 """How many nodes are followed back from a value that is read as sizes."""
 
@@ -62,8 +65,13 @@ class LateSizes:
         self.nodes.append(node)
         return node.outputs[0]
 
+    def misfit(self, text: str, inputs: Iterable[Value | None]) -> InvalidModel | UnsupportedModel:
+        """The error for inputs that do not fit, as far as is known: sizes that are known late may fit in a run."""
+        extents = (extent for value in inputs if value is not None for extent in value.shape)
+        return UnsupportedModel(text) if any(map(self.symbolic.is_late, extents)) else InvalidModel(text)
+
     def _short_extent(self, extent: Expr, place: str) -> Expr:
-        if size_of(extent).nodes <= _LONGEST or not self.symbolic.is_late(extent):
+        if size_of(extent).nodes <= _LONGEST or not self.symbolic.is_late(extent) or _is_product(extent):
             return extent
         if extent not in self.symbolic.named:
             counted = Value(self.fresh(), i64, (ONE,))
@@ -72,7 +80,7 @@ class LateSizes:
             (self.symbolic.named[extent],) = self._read_off(counted, place)
         return self.symbolic.named[extent]
 
-    def _read_off(self, value: Value, place: str) -> Sequence[Extent]:
+    def _read_off(self, value: Value, place: str) -> tuple[Extent, ...]:
         """The elements of ``value`` as extents, read between two parts of the model."""
         extents = self.symbolic.read_off(value, place)
         names = [self.fresh() for _ in extents]
@@ -104,3 +112,8 @@ class LateSizes:
             return value
         inputs = tuple(None if each is None else self._key(each, depth - 1) for each in node.inputs)
         return (node.op, inputs, Exact(node.attributes), node.outputs.index(value))
+
+
+def _is_product(extent: Expr) -> bool:
+    operations = (part.op for part in walk(extent) if isinstance(part, Binary))
+    return all(operation is BinaryOp.MUL for operation in operations)

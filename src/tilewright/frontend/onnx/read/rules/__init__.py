@@ -32,8 +32,9 @@ from tilewright.frontend.onnx.read.rules import (
 )
 from tilewright.frontend.onnx.read.rules.indexing import CHECKED_INPUTS
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.signal import BY_BODY_OF_DATA
 
-__all__ = ["CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
+__all__ = ["BY_BODY_OF_DATA", "CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
 
 RULES: Mapping[str, RuleFunction] = {
     **contraction.RULES,
