@@ -107,6 +107,7 @@ def test_equal_counts_are_one_size() -> None:
     assert sum(plan.kind is Kind.SIZES for plan in made.stages) == 1
 
 
+@pytest.mark.slow
 def test_unique_values_and_rows() -> None:
     nodes = [
         node("Unique", ["x"], ["a", "b", "c", "d"]),
@@ -123,7 +124,7 @@ def boxes(*shape: int) -> Array:
     return np.concatenate([corners, corners + GENERATOR.random((*shape, 2)).astype(np.float32) / 2], -1)
 
 
-@pytest.mark.parametrize("centered", [0, 1])
+@pytest.mark.parametrize("centered", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_boxes_that_overlap(centered: int) -> None:
     """With limits that are inputs, and of any number of boxes."""
     nodes = [
@@ -144,7 +145,9 @@ def test_boxes_that_overlap(centered: int) -> None:
         }
         for b, c, n, most in ((1, 1, 30, 100), (2, 3, 9, 2), (1, 2, 5, 0))
     ]
-    check(model, feeds)
+    made = check(model, feeds)
+    none = {**feeds[0], "x": boxes(1, 0), "s": np.zeros((1, 1, 0), np.float32)}
+    assert [array.shape for array in made.run(None, none)] == [(0, 3), (1, 0, 4)]
 
 
 def test_sizes_that_are_inputs() -> None:
@@ -252,6 +255,7 @@ def test_a_loop_until_data_says_so() -> None:
     assert not any(np.may_share_memory(last, given) for given in feeds.values())
 
 
+@pytest.mark.slow
 def test_sizes_inside_of_a_loop() -> None:
     """Each step counts anew, and only the state's size may change."""
     body = graph(
@@ -271,6 +275,7 @@ def test_sizes_inside_of_a_loop() -> None:
     check(model, feeds)
 
 
+@pytest.mark.slow
 def test_a_scan_over_any_number_of_steps() -> None:
     body = graph(
         [node("Add", ["s", "e"], ["s2"]), node("Mul", ["s2", "e"], ["o"])],
@@ -286,8 +291,10 @@ def test_a_scan_over_any_number_of_steps() -> None:
 @pytest.mark.parametrize(
     ("model", "feeds"),
     [
-        (proto(CHOSEN, {"x:f": ["n", 5]}, "y:f p:i s:i"), lambda: [{"x": sparse(4, 5)}]),
-        (branches(), feeds_of_branches),
+        pytest.param(
+            proto(CHOSEN, {"x:f": ["n", 5]}, "y:f p:i s:i"), lambda: [{"x": sparse(4, 5)}], marks=pytest.mark.slow
+        ),
+        pytest.param(branches(), feeds_of_branches, marks=pytest.mark.slow),
         (loops(), feeds_of_loops),
     ],
     ids=["sizes", "branches", "loops"],
@@ -316,6 +323,7 @@ def test_an_artifact_has_all_stages(
                 np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_a_damaged_artifact_is_refused(tmp_path: Path) -> None:
     own = Settings(key_dir=tmp_path / "keys")
     path, other = tmp_path / "a.tw", tmp_path / "b.tw"
@@ -344,6 +352,11 @@ def test_stages_are_explained_profiled_and_compared() -> None:
     names = [row.kernel for row in made.profile({"x": x}, seconds=0.0, roofs=False).kernels]
     assert "node 0 (NonZero) [1]" in names
     assert any(name.startswith("part2.") for name in names)
+
+
+def test_what_nothing_needs_does_not_run() -> None:
+    nodes = [node("NonZero", ["x"], ["p"]), node("Add", ["p", "p"], ["q"]), node("Exp", ["x"], ["y"])]
+    assert [plan.kind for plan in staged(proto(nodes, {"x:f": ["n", 5]}, "y:f")).stages] == [Kind.PART]
 
 
 def test_what_is_refused() -> None:

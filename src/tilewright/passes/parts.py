@@ -33,7 +33,24 @@ def parts(graph: Graph) -> tuple[Step, ...]:
     The inputs of a part are those of ``graph``, results of what ran before, and witnesses; its outputs are what is
     needed later.
     """
-    return tuple(_Cut(graph, _Levels.of(graph), graph.names()).steps())
+    live = replace(graph, nodes=_live(graph))
+    return tuple(_Cut(live, _Levels.of(live), graph.names()).steps())
+
+
+def _live(graph: Graph) -> tuple[Node, ...]:
+    """The nodes whose results, or the extents that they make known, the outputs and conditions of ``graph`` need."""
+    values = set(graph.outputs)
+    extents = {v for value in graph.outputs for extent in value.shape for v in extent.variables}
+    extents.update(v for limit in graph.limits for v in limit.value.variables)
+    found: list[Node] = []
+    for node in reversed(graph.nodes):
+        if values.isdisjoint(node.outputs) and extents.isdisjoint(made_by(node)):
+            continue
+        found.append(node)
+        values.update(value for value in node.inputs if value is not None)
+        extents.update(_needed(node))
+        extents.update(v for value in node.inputs if value is not None for e in value.shape for v in e.variables)
+    return tuple(reversed(found))
 
 
 @dataclass(frozen=True, slots=True)
