@@ -139,7 +139,7 @@ class _Loop:
             goes_on = _is_true(condition, self.plan.name)
         if not steps:
             empty = self._none(self._feeds(names, 0, states, around), len(states))
-            return [*(state.copy() for state in states), *empty][: len(self.plan.makes)]
+            return [*states, *empty][: len(self.plan.makes)]
         return [*states, *(self._stacked(parts) for parts in zip(*steps, strict=True))][: len(self.plan.makes)]
 
     def _limit(self, most: Array) -> int:
