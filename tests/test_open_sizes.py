@@ -11,6 +11,7 @@ import tilewright
 from tests.test_computed_shapes import CHECKED, INDICES, SHAPE_OF_X, check, integers, model, node
 from tilewright.base.errors import BadFeed, InvalidModel, UnsupportedModel
 from tilewright.specialize import SpecializingModel
+from tilewright.staged import StagedModel
 
 IMAGE = {"x": ["b", 2, "h", "w"]}
 IMAGES = [{"b": b, "h": h, "w": w} for b, h, w in ((1, 4, 6), (2, 7, 5), (1, 1, 9), (3, 8, 8))]
@@ -251,7 +252,7 @@ def test_loops_are_unrolled() -> None:
     check(proto, [{"b": 1}, {"b": 3}], {})
 
 
-def test_loops_that_can_not_be_unrolled() -> None:
+def test_loops_that_can_not_be_unrolled_run_as_loops() -> None:
     body = helper.make_graph(
         [node("Add", ["s", "e"], ["o"])],
         "body",
@@ -263,10 +264,12 @@ def test_loops_that_can_not_be_unrolled() -> None:
         nodes = [node("Scan", ["h", "x"], ["y"], name="s", body=body, num_scan_inputs=1)]
         return model(nodes, {"h": [2], "x": [steps, 2]}, ["y"], {})
 
-    with pytest.raises(UnsupportedModel, match=r'node s \(Scan\): extent .* give it by shapes=\{"x": \(1, 2\)\}'):
-        tilewright.compile(scan("n"), dynamic="symbolic")
-    with pytest.raises(UnsupportedModel, match="100000 steps of 1 nodes are more than the 16384 nodes"):
-        tilewright.compile(scan(100_000))
+    for proto, steps in ((scan("n"), 3), (scan("n"), 0), (scan(100_000), 100_000)):
+        compiled = tilewright.compile(proto, threads=1, settings=CHECKED)
+        assert isinstance(compiled, StagedModel)
+        x = np.ones((steps, 2), np.float32)
+        if steps < 10:
+            np.testing.assert_array_equal(compiled.run(None, {"h": np.zeros(2, np.float32), "x": x})[0], x.sum(0))
 
 
 def unet() -> onnx.ModelProto:

@@ -68,7 +68,7 @@ def test_asked_for() -> None:
 
 
 def test_a_fault_that_is_not_of_sizes_is_told_at_once() -> None:
-    nodes = [node("Split", ["x"], ["a", "b"], axis=0), node("Unique", ["a"], ["y"], name="u")]
+    nodes = [node("Split", ["x"], ["a", "b"], axis=0), node("RandomNormalLike", ["a"], ["y"], name="u")]
     with pytest.raises(UnsupportedModel, match="node 0"):
         tilewright.compile(model(nodes, {"x": ["n"]}, ["y"], {}))
 

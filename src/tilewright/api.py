@@ -25,13 +25,13 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.calling import CallingModel, Whole
 from tilewright.compilation import Options, Services
 from tilewright.driver import compile_graph
 from tilewright.frontend.api import Examples, FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
-from tilewright.graph import Graph, Node
+from tilewright.graph import Graph
+from tilewright.graph.control import Control
 from tilewright.insight.faults import note_of
 from tilewright.insight.repro import Request
 from tilewright.interface import input_spec
@@ -39,13 +39,15 @@ from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
+from tilewright.ops.called import CalledOperator
 from tilewright.passes.alternatives import Alternative, known
-from tilewright.passes.parts import has_calls, parts
+from tilewright.passes.parts import Step, is_cut, parts
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
+from tilewright.staged import StagedModel, Whole, Work
 from tilewright.superopt.prove.trust import given_rules, installed_rules
 from tilewright.target.target import Target
 from tilewright.tune.recorded import recorded, stamp
@@ -269,9 +271,9 @@ class _Compilation:
             return self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
-        """``graph`` compiled, and stored in the cache; in parts, if Python functions compute some nodes."""
-        if has_calls(graph):
-            return self._calling(graph, shapes)
+        """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts."""
+        if is_cut(graph):
+            return self._staged(graph, shapes)
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
         source = self._sha256(asked)
@@ -285,12 +287,19 @@ class _Compilation:
         origin = Origin(self.source, made.compiled.options, self._kernels(), lambda: made, made)
         return CompiledModel(executable, parts, origin)
 
-    def _calling(self, graph: Graph, shapes: Shapes) -> CompiledModel:
-        """Native parts, which are not cached, and the calls between them."""
-        work = [step if isinstance(step, Node) else self.finish(step, shapes, None) for step in parts(graph)]
-        names = ", ".join(dict.fromkeys(step.op.name for step in work if isinstance(step, Node)))
-        _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
-        return CallingModel(Whole(graph, self.options, work))
+    def _staged(self, graph: Graph, shapes: Shapes) -> CompiledModel:
+        """The model in stages, which are not cached."""
+        work = [self._work(step, shapes) for step in parts(graph)]
+        called = dict.fromkeys(node.op.name for node in graph.nodes if isinstance(node.op, CalledOperator))
+        if called:
+            names = ", ".join(called)
+            _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
+        return StagedModel(Whole(graph, self.options, self.source, work))
+
+    def _work(self, step: Step, shapes: Shapes) -> Work:
+        """A step, with its models: of the part itself, or of the bodies in a node."""
+        bodies = [step] if isinstance(step, Graph) else step.op.bodies if isinstance(step.op, Control) else []
+        return Work(step, tuple(self.finish(body, shapes, None) for body in bodies))
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
         with self._faults_reported(shapes), seldom_collecting():

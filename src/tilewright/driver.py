@@ -7,9 +7,11 @@ The names are those of ``base.settings.Stage``, for ``TILEWRIGHT_PRINT``. They a
 objects and their requirements) and the executable, which are not printed.
 """
 
+from tilewright.base.errors import Unsupported
 from tilewright.base.superopt import Superopt
 from tilewright.compilation import ALONE, Compiled, Options, Services, compile_prepared, prepare
 from tilewright.graph import Graph
+from tilewright.passes.parts import is_cut
 from tilewright.superoptimizer import compile_by_rules, superoptimize
 
 
@@ -18,8 +20,10 @@ def compile_graph(graph: Graph, options: Options, services: Services = ALONE) ->
 
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
     model does not fit in ``options.memory_limit``, ``BadInput`` for a search or rules with ``math="strict"``, and for a
-    false rule in ``options.rules``.
+    false rule in ``options.rules``, ``Unsupported`` for a graph that has to be cut first (``passes.parts``).
     """
+    if is_cut(graph):
+        raise Unsupported("shapes in the model depend on data: tilewright.compile makes such a model, in stages")
     prepared = prepare(graph, services.watch)
     if options.superopt is not Superopt.OFF:
         return superoptimize(prepared, options, services).compiled

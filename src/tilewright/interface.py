@@ -4,7 +4,7 @@ A dimension of an input is a symbol. Extents that depend on symbols (``2*n``, ``
 runtime computes by a formula; so are conditions on inputs, such as that no intermediate has a negative extent.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tilewright.backend.api import Needs
 from tilewright.base.checks import Checks
@@ -17,7 +17,7 @@ from tilewright.loops.program import Dim
 from tilewright.runtime.manifest import Extent as Listed
 from tilewright.runtime.manifest import Formula, Manifest, Symbol, TensorSpec
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Extent
+from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Extent, Var, format_expr
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor.elements import Limit
 
@@ -65,6 +65,33 @@ def manifest(
     return Manifest(entering, leaving, known, listed, *memory, needs.sites, needs.calls, math, checks, precision)
 
 
+def staged_manifest(
+    graph: Graph,
+    constants: Sequence[Value],
+    bounds: Mapping[str, int],
+    math: Math = Math.DEFAULT,
+    checks: Checks = Checks.ON,
+    precision: Precision = Precision.FP32,
+) -> Manifest:
+    """The manifest of a model in stages. Extents of outputs that do not follow from those of inputs are ``late``."""
+    symbols = _Symbols(dims_of(graph.inputs, bounds))
+    entering, known = (tuple(map(symbols.spec, values)) for values in (graph.inputs, constants))
+    late = dict.fromkeys(_late_names(graph))
+    leaving = tuple(symbols.spec_with(value, graph.extents) for value in graph.outputs)
+    listed = tuple(symbols.listed.values())
+    return Manifest(entering, leaving, known, listed, math=math, checks=checks, precision=precision, late=tuple(late))
+
+
+def _late_names(graph: Graph) -> Iterator[str]:
+    known = frozenset(graph.extents)
+    extents = (extent for value in graph.outputs for extent in value.shape)
+    return (_text(extent) for extent in extents if not extent.variables <= known)
+
+
+def _text(extent: Expr) -> str:
+    return format_expr(extent, name=lambda variable: variable.given)
+
+
 def input_spec(value: Value) -> TensorSpec:
     """An input of a model, before it is compiled."""
     return _Symbols(dims_of([value], {})).spec(value)
@@ -91,6 +118,13 @@ class _Symbols:
     def spec(self, value: Value) -> TensorSpec:
         """``value`` as an input, output or constant."""
         return TensorSpec(value.name, value.dtype, tuple(self._extent(extent, value) for extent in value.shape))
+
+    def spec_with(self, value: Value, known: Collection[Var]) -> TensorSpec:
+        """``value`` as an output; extents that do not depend on ``known`` ones only are called by their names."""
+        extents = (
+            self._extent(extent, value) if extent.variables.issubset(known) else _text(extent) for extent in value.shape
+        )
+        return TensorSpec(value.name, value.dtype, tuple(extents))
 
     def _extent(self, extent: Expr, value: Value) -> Listed:
         match extent:

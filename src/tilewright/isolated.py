@@ -11,13 +11,14 @@ from typing import cast
 
 from tilewright.api import compile as compile_model
 from tilewright.base import fields
-from tilewright.base.errors import TilewrightError
+from tilewright.base.errors import TilewrightError, Unsupported
 from tilewright.base.events import Advanced, Event
 from tilewright.base.memory import out_of_memory
 from tilewright.isolation import MAX_MESSAGE, MAX_TEXT, settings_of
 from tilewright.measure.limits import limit_memory
 from tilewright.measure.messages import receive_blocking, send_blocking
 from tilewright.measure.processes import die_with
+from tilewright.staged import StagedModel
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,6 +72,8 @@ def _answered(request: Mapping[str, object], end: socket.socket) -> dict[str, ob
             settings=settings_of(request["settings"]),
             listener=listen,
         )
+        if isinstance(model, StagedModel):
+            raise Unsupported("a model in stages is made of several: compile it without isolate=")
         model.save(fields.text(request["output"]), signed=False)
     except TilewrightError as error:
         notes = ["\n".join(error.__notes__)[:MAX_TEXT]] if hasattr(error, "__notes__") else []

@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from tilewright.base.arguments import FilePath, checked
-from tilewright.base.checks import Checks
 from tilewright.base.choices import Choice
 from tilewright.base.errors import BadFeed, BadInput, InvalidModel, Unsupported, UnsupportedModel
 from tilewright.base.forks import ProcessLock
-from tilewright.base.numerics import Math, Precision
 from tilewright.base.remedies import by_bounds, by_shapes
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
+from tilewright.composed import ComposedModel
 from tilewright.insight.compare import TOLERANCE, Against, Comparison
 from tilewright.insight.explain import Explanation, Finding, Memory
 from tilewright.insight.profile import Profile
@@ -93,7 +92,7 @@ def show(sizes: Sizes) -> str:
     return ", ".join(f"{name}={size}" for name, size in sizes)
 
 
-class SpecializingModel(CompiledModel):
+class SpecializingModel(ComposedModel):
     """A model that compiles a version for each size of its inputs, and keeps the last few."""
 
     def __init__(
@@ -105,8 +104,8 @@ class SpecializingModel(CompiledModel):
         most: int = VERSIONS,
     ) -> None:
         """``make`` compiles for given sizes; ``reason``: why versions are needed. Nothing is compiled yet."""
+        super().__init__(options)
         self._inputs = tuple(inputs)
-        self._options = options
         self._reason = reason
         self._versions = Versions(make, most)
         names = dict.fromkeys(extent for spec in inputs for extent in spec.shape if isinstance(extent, str))
@@ -133,26 +132,10 @@ class SpecializingModel(CompiledModel):
         return self._last().executable
 
     @property
-    def options(self) -> Options:
-        return self._options
-
-    @property
     def is_cached(self) -> bool:
         """Whether the version used last came from the cache of models."""
         made = self._versions.all()
         return bool(made) and made[-1][1].is_cached
-
-    @property
-    def math(self) -> Math:
-        return self._options.math
-
-    @property
-    def precision(self) -> Precision:
-        return self._options.precision
-
-    @property
-    def checks(self) -> Checks:
-        return self._options.checks
 
     def versions(self) -> dict[Sizes, CompiledModel]:
         """The versions in memory, the most recently used last."""

@@ -16,13 +16,13 @@ from tests.extending.ranks import RANKS, ranks
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import BadInput, Timeout, Unsupported, UnsupportedModel
 from tilewright.base.settings import Settings
-from tilewright.calling import CallingModel
 from tilewright.cli import main
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.onnx.read.python_functions import TensorType, python_operator
 from tilewright.passes.parts import parts
 from tilewright.specialize import SpecializingModel
+from tilewright.staged import StagedModel
 
 Array = NDArray[np.generic]
 
@@ -72,13 +72,13 @@ def compiled(proto: onnx.ModelProto, operators: Sequence[OnnxOperator] = (RANKS,
 
 
 @pytest.fixture(scope="module")
-def made() -> CallingModel:
+def made() -> StagedModel:
     found = compiled(model())
-    assert isinstance(found, CallingModel)
+    assert isinstance(found, StagedModel)
     return found
 
 
-def test_the_functions_run_between_native_parts(made: CallingModel) -> None:
+def test_the_functions_run_between_native_parts(made: StagedModel) -> None:
     for found, expected in zip(made.run(None, {"x": X}), by_numpy(X), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(made.run(["r"], {"x": X})[0], by_numpy(X)[1])
@@ -93,7 +93,7 @@ def test_the_functions_run_between_native_parts(made: CallingModel) -> None:
     ]
 
 
-def test_it_is_explained_and_profiled(made: CallingModel) -> None:
+def test_it_is_explained_and_profiled(made: StagedModel) -> None:
     made.run(None, {"x": X})
     explained = made.explain()
     fates = {row.node: row.fate for row in explained.nodes}
@@ -109,7 +109,7 @@ def test_it_is_explained_and_profiled(made: CallingModel) -> None:
     assert next(row.nodes for row in profile.kernels if row.kernel.startswith("my.domain.Two")) == ("node two (Two)",)
 
 
-def test_what_it_can_not_do_is_refused(made: CallingModel, tmp_path: Path) -> None:
+def test_what_it_can_not_do_is_refused(made: StagedModel, tmp_path: Path) -> None:
     with pytest.raises(Unsupported, match=r"calls Python functions \(my.domain.Ranks, my.domain.Two\)"):
         made.save(tmp_path / "m.tw")
     with pytest.raises(Unsupported, match="nothing can be compared"):
@@ -173,7 +173,7 @@ def test_of_constants_it_is_called_once() -> None:
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [6, 8]) for name in "xy"]
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(W, "w")])
     made = compiled(helper.make_model(graph, opset_imports=OPSETS, ir_version=10), [RANKS])
-    assert not isinstance(made, CallingModel)
+    assert not isinstance(made, StagedModel)
     np.testing.assert_allclose(made.run(None, {"x": W})[0], W + ranks(W), rtol=1e-6)
 
 

@@ -11,6 +11,7 @@ from tests.frontend.models import model, run_onnxruntime, single_node
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph, verify
+from tilewright.graph.control import Branch
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 OWN = [helper.make_opsetid("", 21)]
@@ -178,6 +179,10 @@ def test_a_branch_on_a_condition_at_run_time() -> None:
     node = helper.make_node(
         "If", ["c"], ["y"], name="n", then_branch=branch("Abs", "x"), else_branch=branch("Abs", "x")
     )
+    (graph,) = importer.load(model([node], {"x": X, "c": np.array(True)}, ["y"])).nodes
+    assert isinstance(graph.op, Branch)
+    other = branch("Shape", "x")
+    node = helper.make_node("If", ["c"], ["y"], name="n", then_branch=branch("Abs", "x"), else_branch=other)
     with pytest.raises(UnsupportedModel, match=r"node n \(If\): operator If is not supported on a condition"):
         importer.load(model([node], {"x": X, "c": np.array(True)}, ["y"]))
 

@@ -1113,9 +1113,37 @@ MUTANTS = (
     Mutant(
         "calls: a native part runs before the call that it reads from",
         "passes/parts.py",
-        "after = level + isinstance(node.op, CalledOperator)",
+        "after = level + isinstance(node.op, HostOperator)",
         "after = level",
         ("tests/extending/test_python_functions.py",),
+    ),
+    Mutant(
+        "stages: a part runs before the sizes that it needs are read",
+        "passes/parts.py",
+        "known.update(dict.fromkeys(made, after))",
+        "known.update(dict.fromkeys(made, 0))",
+        ("tests/test_stages.py",),
+    ),
+    Mutant(
+        "stages: conditions on late sizes are not checked",
+        "passes/parts.py",
+        "yield from self._checks(late)",
+        "pass",
+        ("tests/test_computed_shapes.py",),
+    ),
+    Mutant(
+        "stages: a result shares memory with an input",
+        "runtime/stages.py",
+        "array.copy() if _shares(array, others) else array for array in made",
+        "array for array in made",
+        ("tests/test_stages.py",),
+    ),
+    Mutant(
+        "boxes: one that was suppressed is kept",
+        "ops/selection.py",
+        "wins = alive[(p,)] & (",
+        "wins = (",
+        ("tests/test_stages.py",),
     ),
     Mutant(
         "calls: a function may write to what it is given",

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tilewright.base.checks import Checks
-from tilewright.base.errors import BadInput
+from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.outputs import check_output
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.operator_names import operators_of
@@ -219,9 +219,13 @@ def _search_of(own: "Sequence[Rule]", options: argparse.Namespace, level: Supero
 def _read(source: "Source", options: argparse.Namespace) -> "tuple[Graph, Kept | None]":
     """The graph, without nodes of operators that nobody defined, and these."""
     from tilewright.frontend.onnx.front_end import OnnxModel
+    from tilewright.passes.parts import is_cut
 
     given = (shapes(options.shapes), bounds(options.bounds))
-    return source.load_around(*given) if isinstance(source, OnnxModel) else (source.load(*given), None)
+    graph, kept = source.load_around(*given) if isinstance(source, OnnxModel) else (source.load(*given), None)
+    if is_cut(graph):
+        raise Unsupported("a model whose shapes depend on data can't be optimized: leave out what decides them")
+    return graph, kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,15 +131,28 @@ def compare(
                 rows.append(_row(value.name, call.kernel.program.name, sources(call.group), found, tolerance))
             elif values:
                 missing.append(value.name)
-    for spec, output in zip(compiled.executable.manifest.outputs, outputs, strict=True):
-        if spec.name in reference.values:
-            rows.append(_row(spec.name, "", (), difference(output, reference.values[spec.name]), tolerance))
-        else:
-            missing.append(spec.name)
+    names = [spec.name for spec in compiled.executable.manifest.outputs]
+    rows += _of_outputs(names, outputs, reference, tolerance)
+    missing += [name for name in names if name not in reference.values]
     notes = [*reference.notes]
     if missing:
         notes.append(f"not in the reference, or of a computed extent: {plain(*missing)}")
     return Comparison(against, tolerance, tuple(rows), tuple(notes))
+
+
+def compare_outputs(
+    names: Sequence[str], outputs: Sequence[Array], reference: Reference, against: str, tolerance: float = TOLERANCE
+) -> Comparison:
+    """Compare ``outputs`` with those of ``reference``, which has all ``names``."""
+    return Comparison(against, tolerance, tuple(_of_outputs(names, outputs, reference, tolerance)), reference.notes)
+
+
+def _of_outputs(
+    names: Sequence[str], outputs: Sequence[Array], reference: Reference, tolerance: float
+) -> list[ValueComparison]:
+    pairs = zip(names, outputs, strict=True)
+    known = ((name, output) for name, output in pairs if name in reference.values)
+    return [_row(name, "", (), difference(output, reference.values[name]), tolerance) for name, output in known]
 
 
 def _row(name: str, kernel: str, nodes: tuple[str, ...], found: Difference, tolerance: float) -> ValueComparison:

@@ -47,6 +47,8 @@ class Fate(Enum):
     """It has no effect, duplicates another node, or was rewritten into others."""
     PYTHON = "python"
     """A Python function computes it (``ops.called``)."""
+    STAGE = "stage"
+    """It runs between native parts: it decides shapes, or what runs (``passes.parts``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,8 @@ class Finding:
     """A missed optimization, or a property that a user may want to change."""
 
     kind: str
-    """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``
-    or ``bounds checks``."""
+    """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``,
+    ``stage`` or ``bounds checks``."""
     subject: str
     reason: str
     next_step: str

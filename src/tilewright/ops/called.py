@@ -9,7 +9,8 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadInput
-from tilewright.ops.operator import FusionKind, Operator
+from tilewright.ops.hosted import HostOperator
+from tilewright.ops.operator import FusionKind
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 
@@ -29,8 +30,8 @@ Call: TypeAlias = Callable[[Sequence[Array]], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class CalledOperator(Operator):
-    """A function of arrays; ``results``: the types of what it returns. No pass but ``passes.parts`` sees its nodes."""
+class CalledOperator(HostOperator):
+    """A function of arrays; ``results``: the types of what it returns."""
 
     call: Call = tuple
     results: tuple[TensorType, ...] = ()

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import DType, f64, i64
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import element_count, show
-from tilewright.symbolic.expr import ZERO, Expr, as_expr, cast, const, equal, select
+from tilewright.symbolic.expr import ONE, ZERO, Expr, as_expr, cast, const, equal, maximum, select, unary
+from tilewright.symbolic.operations import UnaryOp
 from tilewright.symbolic.sizes import flat_index
 from tilewright.symbolic.traversal import vars_in
 from tilewright.tensor.ir import Tensor
@@ -34,6 +35,32 @@ def range_(start: Tensor, delta: Tensor, *, count: int | Expr) -> Tensor:
         return cast(first + cast(index[0], wide) * step, start.dtype)
 
     return tensor((as_expr(count),), body)
+
+
+@operator("RangeCount", FusionKind.INJECTIVE)
+def range_count(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    """How many numbers a ``Range`` from ``start[1]`` to ``limit[1]`` by ``delta[1]`` has, i64[1]; -1 if it has no end.
+
+    Floats are computed in f64.
+    """
+    if not start.dtype == limit.dtype == delta.dtype:
+        raise BadProgram(f"RangeCount from {start} to {limit} by {delta}: the dtypes differ")
+    is_float = start.dtype.is_float
+
+    def body(index: Index) -> Expr:
+        first, last, step = (cast(t[index], f64) if is_float else t[index] for t in (start, limit, delta))
+        if is_float:
+            steps = unary(UnaryOp.CEIL, (last - first) / step)
+            has_end = (steps < const(float(MAX_COUNT), f64)) & ~equal(step, 0.0)
+            return select(has_end, cast(maximum(steps, const(0.0, f64)), i64), const(-1, i64))
+        steps = ZERO - (cast(first, i64) - cast(last, i64)) // cast(step, i64)
+        return select(equal(step, 0), const(-1, i64), maximum(steps, ZERO))
+
+    return tensor((ONE,), body)
+
+
+MAX_COUNT = 1 << 62
+"""Ranges of more numbers have no end."""
 
 
 @operator("Elements", FusionKind.INJECTIVE)

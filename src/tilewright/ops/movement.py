@@ -161,6 +161,29 @@ def _joins(a: Tensor, b: Tensor, axis: int) -> bool:
     return all(p == axis or same_extent(x, y) for p, (x, y) in enumerate(zip(a.shape, b.shape, strict=True)))
 
 
+@operator("SliceFrom", FusionKind.INJECTIVE, Trait.RELOCATES)
+def slice_from(
+    x: Tensor, starts: Tensor, *, counts: Sequence[int | Expr], axes: Sequence[int], steps: Sequence[int]
+) -> Tensor:
+    """``counts`` elements along ``axes``, from the places ``starts``, counted from the front, on in ``steps``.
+
+    All of these must lie within ``x``.
+    """
+    numbers = dict(zip(normalize_axes(axes, x.ndim), range(len(axes)), strict=True))
+    shape = tuple(as_expr(counts[numbers[p]]) if p in numbers else extent for p, extent in enumerate(x.shape))
+
+    def body(index: Index) -> Expr:
+        first = (cast(starts[(const(numbers[p]),)], index_dtype) if p in numbers else ZERO for p in range(x.ndim))
+        return x[
+            tuple(
+                i * steps[numbers[p]] + f if p in numbers else i
+                for p, (i, f) in enumerate(zip(index, first, strict=True))
+            )
+        ]
+
+    return tensor(shape, body)
+
+
 @operator("Expand", FusionKind.INJECTIVE, Trait.MOVES | Trait.NEUTRAL)
 def expand(x: Tensor, *, shape: Sequence[int | Expr]) -> Tensor:
     """``x`` broadcast with ``shape``, in both directions (ONNX)."""

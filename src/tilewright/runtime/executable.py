@@ -144,8 +144,18 @@ class Executable(ABC):
     def _wrong_names(self, feeds: Mapping[str, object]) -> BadFeed:
         return wrong_names([feed.name for feed in self._feeds], feeds)
 
+    def output_shapes(self, feeds: Mapping[str, object]) -> list[tuple[int, ...]]:
+        """The shapes of the outputs for these inputs, without a run. Raises ``BadFeed`` for inputs that do not fit."""
+        return [shape for shape, _ in self._shapes(self._accept(feeds))[1]]
+
     def _shapes(self, arrays: Sequence[Array]) -> tuple[Sequence[int], _Shapes]:
         """The values of all symbols, and the resulting shapes of outputs."""
+        found = self._extents(arrays)
+        shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
+        return [found[symbol.name] for symbol in self.manifest.symbols], shapes
+
+    def _extents(self, arrays: Sequence[Array]) -> dict[str, int]:
+        """The values of all symbols. Raises ``BadFeed`` if inputs do not fit each other."""
         found: dict[str, int] = {}
         for feed, array in zip(self._feeds, arrays, strict=True):
             feed.bind(array, found)
@@ -160,8 +170,7 @@ class Executable(ABC):
                         f"inputs: extent {symbol.name!r} is {found[symbol.name]}, and has to be {value} for the other "
                         "inputs; give arrays of such sizes"
                     )
-        shapes = [(spec.concrete(found), spec.dtype.numpy) for spec in self.manifest.outputs]
-        return [found[symbol.name] for symbol in self.manifest.symbols], shapes
+        return found
 
     def _outputs(self, out: Mapping[str, Array], inputs: Sequence[Array], shapes: _Shapes) -> list[Array]:
         """The arrays to compute into: those of ``out``, and new ones. Raises ``BadFeed``."""

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadArtifact, BadInput, Unsupported
@@ -21,9 +21,13 @@ from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.runnable import Pickled, RunnableModel
+from tilewright.runtime.stages import Stage, StagedExecutable
 from tilewright.runtime.versioned import VersionedModel
 
 _UNNAMED = "in memory"
+
+Found: TypeAlias = artifact.Artifact | artifact.Versions | artifact.Stages
+"""What a file may hold."""
 
 
 @checked(BadInput)
@@ -100,14 +104,16 @@ def _read(
     key_dir: Path | None,
     trusted: artifact.Trust,
     identity: str | None = None,
-) -> artifact.Artifact | artifact.Versions:
+) -> Found:
+    if artifact.holds_stages(content):
+        return artifact.read_stages(path, key_dir, content, trust=trusted, identity=identity)
     if artifact.holds_versions(content):
         return artifact.read_versions(path, key_dir, content, trust=trusted, identity=identity)
     return artifact.read(path, key_dir, trust=trusted, identity=identity, content=content)
 
 
 def _model(
-    found: artifact.Artifact | artifact.Versions,
+    found: Found,
     path: str,
     threads: int | None,
     signer: str | None,
@@ -117,10 +123,21 @@ def _model(
     if isinstance(found, artifact.Versions):
         versions = {sizes: _native(parts, path, threads) for sizes, parts in found.artifacts.items()}
         return VersionedModel(found.inputs, versions, signer, pickled, mapped)
-    executable = _native(found, path, threads)
+    executable = _executable(found, path, threads)
     if mapped is None:
         return RunnableModel(executable, signer, pickled)
     return MappedModel(executable, mapped, signer, pickled)
+
+
+def _executable(found: artifact.Artifact | artifact.Stages, path: str, threads: int | None) -> Executable:
+    if isinstance(found, artifact.Artifact):
+        return _native(found, path, threads)
+    bodies = iter([_executable(body, path, threads) for body in found.bodies])
+    stages = [Stage(plan, [next(bodies) for _ in range(plan.bodies)]) for plan in found.plans]
+    try:
+        return StagedExecutable(found.manifest, found.constants, stages, threads)
+    except BadArtifact as error:
+        raise artifact.unusable(path, error) from error
 
 
 def _native(found: artifact.Artifact, path: str, threads: int | None) -> Executable:
@@ -156,10 +173,12 @@ class InMemory(Pickled):
     threads: int | None
 
     @staticmethod
-    def of(parts: artifact.Artifact | artifact.Versions, threads: int | None) -> "InMemory":
+    def of(parts: Found, threads: int | None) -> "InMemory":
         """Raises ``Unsupported`` if there is no code to save."""
         if isinstance(parts, artifact.Versions):
             return InMemory(b"".join(artifact.pack_versions(parts, None, signed=False)), parts.signer, threads)
+        if isinstance(parts, artifact.Stages):
+            return InMemory(b"".join(artifact.pack_stages(parts, None, signed=False)), parts.signer, threads)
         if not parts.objects:
             raise Unsupported("the back end of this model makes nothing that can be pickled; compile it for the cpu")
         return InMemory(b"".join(artifact.packed(parts, None, signed=False).parts), parts.signer, threads)

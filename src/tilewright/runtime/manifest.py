@@ -94,7 +94,8 @@ class Manifest:
     ``workspace``: the arena of one call, or the symbol that computes it. ``scratch``: of one worker. ``sites``:
     descriptions of the error record's ``site``, for messages. ``calls``: the kernels that main calls, in order, for the
     profile. ``math``: the numerics policy of the code; ``checks``: whether it reports bad indices;
-    ``precision``: of values between kernels. Raises ``BadArtifact`` if it is inconsistent.
+    ``precision``: of values between kernels. ``late``: extents of outputs that are known only when the model has run
+    (``runtime.stages``). Raises ``BadArtifact`` if it is inconsistent.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -108,6 +109,7 @@ class Manifest:
     math: Math = Math.DEFAULT
     checks: Checks = Checks.ON
     precision: Precision = Precision.FP32
+    late: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for specs, what in ((self.inputs, "inputs"), (self.outputs, "outputs"), (self.constants, "constants")):
@@ -137,7 +139,7 @@ class Manifest:
                     "or is computed from one that does not come before it"
                 )
             known.add(symbol.name)
-        unknown = {extent for extent in self._extents() if isinstance(extent, str)} - known
+        unknown = {extent for extent in self._extents() if isinstance(extent, str)} - known - {*self.late}
         if unknown or any(spec.static_shape is None for spec in self.constants):
             raise BadArtifact(f"manifest: extents {sorted(unknown)} are not listed, or a constant has a symbolic shape")
 

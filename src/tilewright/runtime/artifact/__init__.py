@@ -13,16 +13,18 @@ The file is a zip of stored members, in this order:
     signature             ``signatures``: who vouches for the manifest: this user (``origin``), or who has the secret of
                           a public key (``keys``); left out if nobody signed
 
-``versions`` puts several into one file, for a model that is compiled for each size of its inputs. ``content`` reads
-the bytes of a file. ``archive`` implements zip, and accepts only files in its own form: equal models
-for equal targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing, and
-writes nothing to disk. To add a field: extend ``description`` in both directions, and increase ``description.FORMAT``.
+``versions`` puts several into one file, for a model that is compiled for each size of its inputs, and ``stages`` for a
+model whose shapes depend on data. ``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only
+files in its own form: equal models for equal targets give equal bytes, and every byte of a file is checked. Reading
+runs no code, unpickles nothing, and writes nothing to disk. To add a field: extend ``description`` in both directions,
+and increase ``description.FORMAT``.
 """
 
 from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, Trust, add_signature, packed, read, save, unusable
 from tilewright.runtime.artifact.content import Mapped, in_memory, own_bytes
 from tilewright.runtime.artifact.description import Build
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
+from tilewright.runtime.artifact.stages import Stages, holds_stages, pack_stages, read_stages, save_stages
 from tilewright.runtime.artifact.versions import (
     Sizes,
     Versions,
@@ -39,19 +41,24 @@ __all__ = [
     "PublicKey",
     "SecretKey",
     "Sizes",
+    "Stages",
     "THIS_USER",
     "Trust",
     "Versions",
     "add_signature",
     "generate",
+    "holds_stages",
     "holds_versions",
     "in_memory",
     "own_bytes",
+    "pack_stages",
     "pack_versions",
     "packed",
     "read",
+    "read_stages",
     "read_versions",
     "save",
+    "save_stages",
     "save_versions",
     "trusted",
     "unusable",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend.onnx.read.symbolic_values import Assumed, SymbolicValues
 from tilewright.graph import Graph
+from tilewright.graph.control import Control
 from tilewright.symbolic.expr import Binary, Const, Expr
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import walk
@@ -80,7 +81,7 @@ def import_assuming_least(import_within: Import, most: Mapping[str, int], extent
     found: Graph | None = None
     for attempt in attempts[:-1]:
         graph = attempt.graph_if_it_fits()
-        if graph is not None and not _divides(graph):
+        if graph is not None and not _divides(graph) and not _branches(graph):
             return attempt.relaxed(graph)
         found = found or graph
     return found or attempts[-1].relaxed(attempts[-1].graph())
@@ -93,6 +94,11 @@ def _extents(graph: Graph) -> Iterator[Expr]:
 def _operations(graph: Graph) -> int:
     """The operations in all shapes."""
     return sum(1 for extent in _extents(graph) for _ in walk(extent))
+
+
+def _branches(graph: Graph) -> bool:
+    """Whether a run decides between bodies: perhaps on sizes, of which more assumptions decide it."""
+    return any(isinstance(node.op, Control) for node in graph.nodes)
 
 
 def _divides(graph: Graph) -> bool:

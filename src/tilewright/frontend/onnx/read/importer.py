@@ -4,7 +4,6 @@ Every node becomes operators of ``ops`` by the rule of its type (``rules``). A n
 ``UnsupportedModel``, which names the node, its operator and the most similar known one.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,36 +19,37 @@ from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupp
 from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, readable
 from tilewright.frontend.api import GivenShapes
-from tilewright.frontend.onnx.read import protos
+from tilewright.frontend.onnx.read import bodies, protos
 from tilewright.frontend.onnx.read.attempts import import_assuming_least
 from tilewright.frontend.onnx.read.external_data import ExternalData, Outside
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found, not_imported, unsupported
-from tilewright.frontend.onnx.read.functions import Functions, called_nodes, schema_body
+from tilewright.frontend.onnx.read.functions import Functions, schema_body
 from tilewright.frontend.onnx.read.given_shapes import input_shapes
 from tilewright.frontend.onnx.read.kept import Kept, cut
+from tilewright.frontend.onnx.read.late_sizes import LateSizes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
-from tilewright.frontend.onnx.read.rules import CHECKED_INPUTS, RULES, Request, microsoft
+from tilewright.frontend.onnx.read.rules import BY_BODY_OF_DATA, CHECKED_INPUTS, RULES, Request, microsoft
 from tilewright.frontend.onnx.read.rules.aligning import broadcast
+from tilewright.frontend.onnx.read.run_time_bodies import body_of, leaving
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
-from tilewright.frontend.onnx.read.unrolling import UNROLLED
+from tilewright.frontend.onnx.read.unrolling import UNROLLED, NotUnrolled
 from tilewright.frontend.onnx.read.user_lines import with_line
 from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
 from tilewright.graph.ir import extents_of
 from tilewright.ops import Attribute, Operator, Trait
+from tilewright.ops.hosted import HostOperator
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, const
+from tilewright.symbolic.expr import Const, Expr, const
 from tilewright.tensor.elements import Elements
 
 SHAPE_ELEMENTS = 1 << 12
 """Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
 FLOAT_ELEMENTS = 1 << 5
 """The same for floats, through which exporters compute sizes and padding."""
-
-
 _OF_ONNXRUNTIME = tuple(
     OnnxOperator(domain, name, rule)
     for domain, rules in ((microsoft.DOMAIN, microsoft.RULES), ("", microsoft.OF_ONNX))
@@ -149,7 +149,7 @@ def _input_values(
 
 @dataclass(slots=True)
 class _Importer:
-    """Visits the nodes of a graph, and of the bodies in it, and translates them."""
+    """Visits the nodes of a graph, and of the bodies in it (``bodies``), and translates them."""
 
     proto: onnx.GraphProto
     functions: Functions
@@ -159,6 +159,8 @@ class _Importer:
     operators: Sequence[OnnxOperator]
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     nodes: list[Node] = field(default_factory=list[Node])
+    late: LateSizes = field(init=False)
+    """Sizes that are read off data."""
     _fresh: set[Value] = field(default_factory=set[Value])
     """Constants and symbolic values created for the current node."""
     _four_bits: set[Value] = field(default_factory=set[Value])
@@ -166,14 +168,17 @@ class _Importer:
     _reserved: frozenset[str] = frozenset()
     _made: int = 0
 
+    def __post_init__(self) -> None:
+        self.late = LateSizes(self.symbolic, self.constants, self.nodes, self._fresh_name)
+
     def graph(self, shapes: GivenShapes) -> Graph:
         self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
         for name, array, place in protos.initializers(self.proto, self.storage):
             self._initializer(name, array, place)
-        self._note_constants(self.proto, self.top)
+        self.note_constants(self.proto, self.top)
         inputs = self._inputs(shapes)
         self.symbolic.declare(inputs)
-        self._body(self.top)
+        self.visit(self.top)
         outputs = self._outputs()
         limits = tuple(self.symbolic.limits)
         return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), self.constants, limits=limits)
@@ -185,8 +190,8 @@ class _Importer:
         self.top.define(name, value, place)
         self.constants[value] = array
 
-    def _note_constants(self, proto: onnx.GraphProto, scope: Scope) -> None:
-        """Note the initializers of four bits."""
+    def note_constants(self, proto: onnx.GraphProto, scope: Scope) -> None:
+        """See ``bodies.Visitor``."""
         for tensor in proto.initializer:
             value = scope.values.get(tensor.name)
             if tensor.data_type in protos.FOUR_BITS and value is not None:
@@ -207,7 +212,7 @@ class _Importer:
             raise InvalidModel("the model has no outputs")
         if len(set(names)) != len(names):
             raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
-        values = {name: self._value(name, self.top, "the graph's outputs") for name in names}
+        values = {name: self.value(name, self.top, "the graph's outputs") for name in names}
         missing = (value for value in dict.fromkeys(values.values()) if self.symbolic.is_missing(value))
         self.nodes.extend(self.symbolic.node(value, f"output {readable(value.name)}") for value in missing)
         made = {value for node in self.nodes for value in node.outputs}
@@ -218,14 +223,15 @@ class _Importer:
         if source in self.constants and source.name == name:
             renamed = Value(self._fresh_name(), source.dtype, source.shape)
             self.constants[renamed] = self.constants.pop(source)
-            self.nodes = [_renamed(node, {source: renamed}) for node in self.nodes]
+            self.nodes[:] = [_renamed(node, {source: renamed}) for node in self.nodes]
             source = renamed
         own = fresh_name(f"{name}.copy", self._reserved) if source.name == name else name
         copy = make_node(require("Identity"), [source], [own], {}, f"output {readable(name)}")
         self.nodes.append(copy)
         return copy.outputs[0]
 
-    def _value(self, name: str, scope: Scope, place: str) -> Value:
+    def value(self, name: str, scope: Scope, place: str) -> Value:
+        """See ``bodies.Visitor``."""
         known = scope.find(name, place)
         if known is None:
             raise InvalidModel(f"{place} needs `{readable(name)}`, an input of the function that its call leaves out")
@@ -233,7 +239,8 @@ class _Importer:
 
     # Nodes, and the bodies in them
 
-    def _body(self, scope: Scope) -> None:
+    def visit(self, scope: Scope) -> None:
+        """See ``bodies.Visitor``."""
         for node, place in scope.placed():
             names = list(node.output)
             while names and not names[-1]:
@@ -270,7 +277,7 @@ class _Importer:
             return self._by_rule(given, node, opset, inputs, wanted, place)
         function = None if scope.is_own else self.functions.find(node)
         if function is not None:
-            return self._called(function, node, inputs, wanted, scope, place)
+            return bodies.called(self, function, node, inputs, wanted, scope, place)
         if opset is None:
             raise not_imported(node, place, (*self.operators, *_OF_ONNXRUNTIME))
         known = chosen(_OF_ONNXRUNTIME, domain, node.op_type, opset)
@@ -282,12 +289,13 @@ class _Importer:
         protos.check_node(node, schema, opset, place)
         protos.check_types(node, schema, inputs, place)
         if not domain and node.op_type == "Constant":
-            return [self._constant(protos.constant_of(node, place, self.storage))]
+            return [self.counted_constant(protos.constant_of(node, place, self.storage))]
         if not domain and node.op_type == "If":
-            return self._branch(node, inputs, wanted, scope, place)
+            return bodies.branch(self, node, inputs, wanted, scope, place)
         if not domain and node.op_type in UNROLLED:
-            return self._unrolled(node, opset, inputs, wanted, scope, place)
-        if not domain and node.op_type in RULES:
+            return bodies.repeated(self, node, opset, inputs, wanted, scope, place)
+        by_body = node.op_type in BY_BODY_OF_DATA and any(each and self.elements(each) is None for each in inputs)
+        if not domain and node.op_type in RULES and not by_body:
             return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
         function = schema_body(schema, node, opset, inputs)
         if function is None:
@@ -295,7 +303,7 @@ class _Importer:
         if not domain and node.op_type in CHECKED_INPUTS:
             inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, inputs, wanted, place))
         opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
-        return self._called(function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
+        return bodies.called(self, function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
 
     def _by_rule(
         self,
@@ -313,88 +321,6 @@ class _Importer:
             return rule(request)
         except BadProgram as error:
             raise request.invalid(str(error)) from error
-
-    def _called(
-        self,
-        function: onnx.FunctionProto,
-        call: onnx.NodeProto,
-        inputs: Sequence[Value | None],
-        wanted: int,
-        scope: Scope,
-        place: str,
-    ) -> list[Value | None]:
-        """The results of a function: imports its body in place of the call."""
-        if len(inputs) > len(function.input) or wanted > len(function.output):
-            raise InvalidModel(
-                f"{place} has {len(inputs)} inputs and {wanted} outputs; the function {readable(function.name)} has "
-                f"{len(function.input)} and {len(function.output)}"
-            )
-        inside = scope.inside(called_nodes(function, call), place, is_branch=False)
-        own = protos.opsets_of(function.opset_import, f"function {readable(function.name)}")
-        inside.opsets = {**scope.opsets, **own} if scope.is_own else own
-        given = (*inputs, *[None] * (len(function.input) - len(inputs)))
-        inside.values.update(zip(function.input, given, strict=True))
-        self._body(inside)
-        pairs = itertools.zip_longest(function.output[:wanted], call.output[:wanted])
-        return [self._value(inner, inside, place) if outer else None for inner, outer in pairs]
-
-    def _branch(
-        self, node: onnx.NodeProto, inputs: Sequence[Value | None], wanted: int, scope: Scope, place: str
-    ) -> list[Value | None]:
-        """The results of an ``If`` with a known condition: those of the taken branch."""
-        condition = None if inputs[0] is None else self.constants.get(inputs[0])
-        if condition is None:
-            raise UnsupportedModel(
-                f"{place}: operator If is not supported on a condition that is computed at run time; if that depends "
-                f"on shapes only, give these by {self.symbolic.by_shapes}"
-            )
-        if condition.size != 1 or condition.dtype != np.bool_:
-            raise InvalidModel(f"{place}: the condition is {condition.dtype}{list(condition.shape)}, not one bool")
-        chosen = "then_branch" if condition.item() else "else_branch"
-        body = next(attribute.g for attribute in node.attribute if attribute.name == chosen)
-        if wanted > len(body.output):
-            raise InvalidModel(f"{place}: {wanted} outputs are wanted, and {chosen} has {len(body.output)}")
-        if body.input:
-            raise InvalidModel(f"{place}: {chosen} has inputs; a branch has none, and reads values around it by name")
-        around = self._with_constants(body, scope, f"{place} {chosen}")
-        return [*self._of_body(body, (), f"{place} {chosen}", around)[:wanted]]
-
-    def _unrolled(
-        self,
-        node: onnx.NodeProto,
-        opset: int,
-        inputs: tuple[Value | None, ...],
-        wanted: int,
-        scope: Scope,
-        place: str,
-    ) -> list[Value | None]:
-        """The results of a Scan or Loop with a known number of steps."""
-        body = next(attribute.g for attribute in node.attribute if attribute.name == "body")
-        plain = [attribute for attribute in node.attribute if attribute.name != "body"]
-        attributes = {a.name: protos.attribute_of(a, place, self.storage) for a in plain}
-        request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
-        around = self._with_constants(body, scope, place)
-        try:
-            return [*UNROLLED[node.op_type](request, body, partial(self._of_body, body, scope=around))[:wanted]]
-        except BadProgram as error:
-            raise request.invalid(str(error)) from error
-
-    def _with_constants(self, body: onnx.GraphProto, scope: Scope, place: str) -> Scope:
-        """A scope with the initializers of a body, which all steps share."""
-        around = scope.inside((), place, is_branch=True)
-        around.depth = scope.depth  # no body of its own
-        for name, array, where in protos.initializers(body, self.storage):
-            around.define(name, self._constant(array), where)
-        self._note_constants(body, around)
-        return around
-
-    def _of_body(self, body: onnx.GraphProto, given: Sequence[Value], place: str, scope: Scope) -> list[Value]:
-        """The outputs of a body for given inputs."""
-        inside = scope.inside(body.node, place, is_branch=True)
-        for info, value in zip(body.input, given, strict=True):
-            inside.define(info.name, value, place)
-        self._body(inside)
-        return [self._value(info.name, inside, place) for info in body.output]
 
     def _bind(
         self, names: Sequence[str], results: Sequence[Value | None], scope: Scope, start: int, place: str
@@ -440,7 +366,7 @@ class _Importer:
         try:
             node = self._node(found(op, place), inputs, attributes, outputs, place)
         except BadProgram as error:
-            raise InvalidModel(str(error)) from error
+            raise self.late.misfit(str(error), inputs) from error
         except Unsupported as error:
             is_open = any(value is not None and static(value.shape) is None for value in inputs)
             remedy = f"; give it by {self.symbolic.by_shapes}" if is_open else ""
@@ -451,7 +377,7 @@ class _Importer:
             return tuple(self.symbolic_value(e, static(v.shape) or (), v.dtype, place) for e, v in pairs)
         if not self._is_shape_computation(node):
             self.nodes += (*self.symbolic.missing(node, place), node)
-            return node.outputs
+            return tuple(self.late.shortened(value, place) for value in node.outputs)
         try:
             results = evaluate_node(node, self.constants)
         except OutOfBounds as error:
@@ -484,10 +410,10 @@ class _Importer:
         """See ``rules.rule.Importer``."""
         protos.check_size(array.shape, place)
         self.storage.budget.take(array.nbytes, place)
-        return self._constant(array)
+        return self.counted_constant(array)
 
-    def _constant(self, array: Array) -> Value:
-        """A constant with a fresh name, whose bytes are already counted."""
+    def counted_constant(self, array: Array) -> Value:
+        """See ``bodies.Visitor``."""
         value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
         self.constants[value] = array
         self._fresh.add(value)
@@ -499,7 +425,41 @@ class _Importer:
 
     def elements(self, value: Value) -> Elements | None:
         """See ``rules.rule.Importer``."""
-        return self.symbolic.elements(value, self.constants)
+        return self.late.elements(value)
+
+    def sizes(self, value: Value, place: str) -> Elements:
+        """See ``rules.rule.Importer``."""
+        return self.late.sizes(value, place)
+
+    def enclosed(self, run: Callable[[], Sequence[Value]], given: Sequence[Value], place: str) -> Graph:
+        """See ``bodies.Visitor``."""
+        start = len(self.nodes)
+        try:
+            with self.symbolic.inside() as limits:
+                outputs = leaving(run(), self.late, start, place)
+            return body_of(place, given, outputs, self.nodes[start:], self.constants, tuple(limits))
+        finally:
+            del self.nodes[start:]
+
+    def tried(self, unroll: Callable[[], list[Value]]) -> list[Value] | None:
+        """See ``bodies.Visitor``."""
+        start, before = len(self.nodes), self.symbolic.snapshot()
+        try:
+            return unroll()
+        except NotUnrolled:
+            del self.nodes[start:]
+            self.symbolic.restore(before)
+            return None
+
+    def between(self, op: HostOperator, inputs: Sequence[Value], outputs: int, place: str) -> tuple[Value, ...]:
+        """See ``bodies.Visitor``."""
+        node = make_node(op, inputs, [self._fresh_name() for _ in range(outputs)], {}, place)
+        self.nodes += (*self.symbolic.missing(node, place), node)
+        return node.outputs
+
+    def fresh(self, dtype: DType, shape: Sequence[Expr]) -> Value:
+        """See ``bodies.Visitor``."""
+        return Value(self._fresh_name(), dtype, tuple(shape))
 
     def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
         """See ``rules.rule.Importer``."""

@@ -389,8 +389,10 @@ def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, pla
             raise InvalidModel(
                 f"{place}: {node.op_type} of opset {opset} has no attribute {attribute.name} (there is: {there})"
             )
+        kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+        if attribute.type == onnx.AttributeProto.TYPE_PROTO:
+            raise UnsupportedModel(f"{place}: attribute {attribute.name} is not supported: it is of the kind {kind}")
         if _SCHEMA_TYPES.get(attribute.type) != known.type:
-            kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
             raise InvalidModel(f"{place}: attribute {attribute.name} can't be of the kind {kind}")
     given = {attribute.name for attribute in node.attribute}
     missing = [name for name, known in schema.attributes.items() if known.required and name not in given]

@@ -4,14 +4,18 @@
 others, by evaluation of the te programs of their operators over expressions (``tensor.elements``). If one is an
 operator's parameter (the target of a Reshape), its expressions are used directly. If it is data, a node of the graph
 computes it from the extents.
+
+Elements that are data may become extents, too (``read_off``): the model is cut where they are read (``passes.parts``).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tilewright.base.dtypes import boolean, index
+from tilewright.base.names import fresh_name
 from tilewright.base.remedies import by_shapes
 from tilewright.graph import Array, Node, Value
 from tilewright.graph.ir import as_placeholder, extents_of
@@ -47,6 +51,17 @@ class Assumed:
     """Whether extents that must be equal are."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known at one place of a model."""
+
+    limits: dict[Limit, None]
+    bounds: Bounds
+    known: dict[Value, Elements]
+    made: set[Value]
+    named: dict[Expr, Extent]
+
+
 class SymbolicValues:
     """The symbolic values of one model, and the limits of its run-time extents found on the way."""
 
@@ -58,15 +73,68 @@ class SymbolicValues:
         self.caps: dict[Extent, int] = {}
         """Bounds of extents under which slices need not be clipped at the end of their input."""
         self.bounds = Bounds()
+        self.named: dict[Expr, Extent] = {}
+        """Extents that have been read in the place of longer ones."""
         self._most = most
         self._inputs: tuple[Value, ...] = ()
         self._known: dict[Value, Elements] = {}
         self._made: set[Value] = set()
+        self._late = 0
 
     def declare(self, inputs: Iterable[Value]) -> None:
         """Record the run-time extents of the model's inputs."""
         self._inputs = tuple(inputs)
         self.bounds = Bounds(dims={extent: self._most.get(extent.given) for extent in extents_of(self._inputs)})
+
+    @property
+    def has_late(self) -> bool:
+        """Whether some extents are known only when a part of the model has run."""
+        return self._late > 0
+
+    def late_extent(self, label: str) -> Extent:
+        """A new extent that is known only when a part of the model has run."""
+        taken = {extent.given for extent in self.bounds.dims if isinstance(extent, Extent)}
+        extent = Extent(f"m{self._late}", label=fresh_name(label, taken))
+        self._late += 1
+        self.bounds = Bounds(dims={**self.bounds.dims, extent: None})
+        return extent
+
+    def read_off(self, value: Value, label: str) -> tuple[Extent, ...]:
+        """The elements of ``value``, which something computes, as new extents: they are not negative."""
+        count = int(np.prod(static(value.shape) or (), dtype=np.int64))
+        extents = tuple(self.late_extent(label if count == 1 else f"{label}[{at}]") for at in range(count))
+        self._known[value] = extents
+        self._made.add(value)
+        return extents
+
+    def is_late(self, extent: Expr) -> bool:
+        """Whether ``extent`` is known only when a part of the model has run."""
+        return bool(extent.variables.difference(extents_of(self._inputs)))
+
+    def knows(self, extent: Expr) -> bool:
+        """Whether all extents in ``extent`` are known here: not only inside of some body."""
+        return all(variable in self.bounds.dims for variable in extent.variables)
+
+    @contextmanager
+    def inside(self) -> Generator[dict[Limit, None]]:
+        """A context for a body that is decided at run time. What is found out in it does not hold around it: the limits
+        are in the result, when it ends."""
+        around, found = self.snapshot(), dict[Limit, None]()
+        self.limits = {}
+        try:
+            yield found
+        finally:
+            found.update(self.limits)
+            self.restore(around)
+
+    def snapshot(self) -> "_Found":
+        """All that is known now."""
+        return _Found(dict(self.limits), self.bounds, dict(self._known), set(self._made), dict(self.named))
+
+    def restore(self, found: "_Found") -> None:
+        """Forget what was found out since ``snapshot`` returned ``found``."""
+        self.limits, self.bounds, self.named = found.limits, found.bounds, found.named
+        self._known, self._made = found.known, found.made
 
     @property
     def by_shapes(self) -> str:
@@ -102,6 +170,12 @@ class SymbolicValues:
     def define(self, value: Value, elements: Elements) -> None:
         """Set the elements of ``value``."""
         self._known[value] = elements
+
+    def define_made(self, values: Iterable[Value], elements: Iterable[Elements]) -> None:
+        """Set the elements of ``values``, which nodes of the graph compute."""
+        for value, own in zip(values, elements, strict=False):
+            self._known[value] = own
+            self._made.add(value)
 
     def rename(self, old: Value, new: Value) -> None:
         """Let ``new`` have the elements of ``old``."""
@@ -158,7 +232,7 @@ class SymbolicValues:
         form = linear_form(bound, self.bounds)
         if smaller != bound and isinstance(extent, Const) and len(form.terms) == 1:
             ((atom, factor),) = form.terms
-            if isinstance(atom, Extent) and factor > 0:
+            if isinstance(atom, Extent) and factor > 0 and not self.is_late(atom):
                 cap = (int(extent.value) - form.constant) // factor
                 self.caps[atom] = min(cap, self.caps.get(atom, cap))
         return smaller

@@ -5,15 +5,18 @@ see the names around them, as branches do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
 
+from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import readable
 from tilewright.frontend.onnx.read.order import all_nodes
 from tilewright.frontend.onnx.read.rules.rule import Request
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
+from tilewright.symbolic.expr import Const
 
 MOST_NODES = 1 << 14
 """Maximum nodes of all steps together."""
@@ -22,50 +25,89 @@ Run = Callable[[Sequence[Value], str], list[Value]]
 """Imports the body for one step: its inputs, and the step's place; the results are the body's outputs."""
 
 
-def scan(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
-    """The results of a Scan (opset 9): the last states, then for each scan output the elements of all steps, stacked.
+class NotUnrolled(UnsupportedModel):
+    """A loop whose number of steps is known at run time only, or too large."""
 
-    Raises ``UnsupportedModel`` if the number of steps is known at run time only, 0, or too large.
+
+@dataclass(frozen=True, slots=True)
+class ScanForm:
+    """The parts of a Scan (opset 9): the first states, and what is scanned, along which axes, in which directions."""
+
+    request: Request
+    states: Sequence[Value]
+    sources: Sequence[Value]
+    axes: Sequence[int]
+    is_reversed: Sequence[bool]
+
+    @staticmethod
+    def of(request: Request, body: onnx.GraphProto) -> "ScanForm":
+        """Raises ``InvalidModel``, and ``UnsupportedModel`` for opset 8."""
+        if request.opset < 9:
+            raise request.unsupported(
+                "Scan of opset 8, which has a batch, is not supported; export with opset 9 or later"
+            )
+        inputs = [request.input(position) for position in range(len(request.inputs))]
+        scanned = request.integer("num_scan_inputs", 1)
+        states, sources = inputs[: len(inputs) - scanned], inputs[len(inputs) - scanned :]
+        if not sources or len(body.input) != len(inputs) or len(body.output) < len(states):
+            raise request.invalid(
+                f"{len(inputs)} inputs, of which {scanned} are scanned, do not fit a body with {len(body.input)} "
+                f"inputs and {len(body.output)} outputs"
+            )
+        axes = _axes(request, "scan_input_axes", [len(source.shape) for source in sources])
+        return ScanForm(request, states, sources, axes, _flags(request, "scan_input_directions", len(sources)))
+
+    def axes_of_stacks(self, ranks: Sequence[int]) -> list[int]:
+        """The axes along which results of these ranks are stacked."""
+        return _axes(self.request, "scan_output_axes", ranks)
+
+    def are_stacked_backwards(self, count: int) -> list[bool]:
+        """Whether each of ``count`` results begins with that of the last step."""
+        return _flags(self.request, "scan_output_directions", count)
+
+    def part(self, source: Value, axis: int, place: Value) -> Value:
+        """One step's element. As the place is data, the kernels of all steps are the same."""
+        return self.request.apply("Gather", source, place, axis=axis)
+
+
+def scan(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
+    """The results of a Scan: the last states, then for each scan output the elements of all steps, stacked.
+
+    Raises ``NotUnrolled`` if the number of steps is known at run time only, 0, or too large.
     """
-    if request.opset < 9:
-        raise request.unsupported("Scan of opset 8, which has a batch, is not supported; export with opset 9 or later")
-    inputs = [request.input(position) for position in range(len(request.inputs))]
-    scanned = request.integer("num_scan_inputs", 1)
-    states, sources = inputs[: len(inputs) - scanned], inputs[len(inputs) - scanned :]
-    if not sources or len(body.input) != len(inputs) or len(body.output) < len(states):
-        raise request.invalid(
-            f"{len(inputs)} inputs, of which {scanned} are scanned, do not fit a body with {len(body.input)} inputs "
-            f"and {len(body.output)} outputs"
-        )
-    axes = _axes(request, "scan_input_axes", [len(source.shape) for source in sources])
-    steps = request.extent(sources[0], axes[0])
+    form = ScanForm.of(request, body)
+    extent = form.sources[0].shape[form.axes[0]]
+    if not isinstance(extent, Const):
+        raise NotUnrolled(f"{request.place}: there are {extent} steps")
+    steps, states = int(extent.value), form.states
     _check_steps(request, body, steps)
     stacks: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
-    is_reversed = _flags(request, "scan_input_directions", len(sources))
     for step in range(steps):
-        places = [steps - 1 - step if backwards else step for backwards in is_reversed]
-        parts = [_part(request, *one) for one in zip(sources, axes, places, strict=True)]
+        places = [steps - 1 - step if backwards else step for backwards in form.is_reversed]
+        given = [request.constant(np.array(place, np.int64)) for place in places]
+        parts = [form.part(*one) for one in zip(form.sources, form.axes, given, strict=True)]
         results = run([*states, *parts], f"{request.place} step {step}")
         states = results[: len(states)]
         for stack, result in zip(stacks, results[len(states) :], strict=True):
             stack.append(result)
-    ranks = [len(stack[0].shape) + 1 for stack in stacks]
-    along = _axes(request, "scan_output_axes", ranks)
-    backwards = _flags(request, "scan_output_directions", len(stacks))
-    stacked = zip(stacks, along, backwards, strict=True)
+    along = form.axes_of_stacks([len(stack[0].shape) + 1 for stack in stacks])
+    stacked = zip(stacks, along, form.are_stacked_backwards(len(stacks)), strict=True)
     return [*states, *(_stacked(request, stack[::-1] if back else stack, axis) for stack, axis, back in stacked)]
 
 
 def loop(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
     """The results of a Loop whose steps and condition are constants: the last states, then the stacked scan outputs.
 
-    Raises ``UnsupportedModel`` if the number of steps is known at run time only, too large, or 0 with scan outputs.
+    Raises ``NotUnrolled`` if the number of steps is known at run time only, too large, or 0 with scan outputs.
     """
     states = [request.input(position) for position in range(2, len(request.inputs))]
     if len(body.input) != len(states) + 2 or len(body.output) < len(states) + 1:
         raise request.invalid(
             f"{len(states)} states do not fit a body with {len(body.input)} inputs and {len(body.output)} outputs"
         )
+    steps = request.optional(0)
+    if steps is not None and request.importer.known(steps) is None:
+        raise NotUnrolled(f"{request.place}: there are `{readable(steps.name)}` steps")
     most = request.integers(0)
     goes_on = _is_true(request, request.optional(1))
     stacks: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - len(states))]
@@ -80,7 +122,7 @@ def loop(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
         goes_on = _is_true(request, condition)
         step += 1
     if stacks and not step:
-        raise request.unsupported("a Loop of no steps with scan outputs is not supported; leave it out")
+        raise NotUnrolled(f"{request.place}: there are no steps")
     return [*states, *(_stacked(request, stack, 0) for stack in stacks)]
 
 
@@ -93,22 +135,16 @@ def _is_true(request: Request, condition: Value | None) -> bool:
         return True
     known = request.importer.known(condition)
     if known is None:
-        raise request.unsupported(
-            f"whether there is another step depends on `{readable(condition.name)}`, which is computed at run time; "
-            "give a number of steps that is a constant, and a condition that always holds"
-        )
+        raise NotUnrolled(f"{request.place}: whether there is another step depends on `{readable(condition.name)}`")
     return known.size == 1 and bool(known.item())
 
 
 def _check_steps(request: Request, body: onnx.GraphProto, steps: int) -> None:
     size = sum(1 for _ in all_nodes(body.node))
     if steps * max(size, 1) > MOST_NODES:
-        raise request.unsupported(
-            f"{steps} steps of {size} nodes are more than the {MOST_NODES} nodes that loops are unrolled to; use "
-            "fewer steps, or an operator for the whole sequence (LSTM, GRU, CumSum, Attention)"
-        )
+        raise NotUnrolled(f"{request.place}: {steps} steps of {size} nodes are more than {MOST_NODES} nodes")
     if not steps:
-        raise request.unsupported("a Scan of no steps is not supported; leave it out")
+        raise NotUnrolled(f"{request.place}: there are no steps")
 
 
 def _axes(request: Request, name: str, ranks: Sequence[int]) -> list[int]:
@@ -123,11 +159,6 @@ def _flags(request: Request, name: str, count: int) -> list[bool]:
     if len(given) != count:
         raise request.invalid(f"{name} is {list(given)}; {count} directions are needed")
     return [bool(flag) for flag in given]
-
-
-def _part(request: Request, source: Value, axis: int, place: int) -> Value:
-    """One step's element. As the place is data, the kernels of all steps are the same."""
-    return request.apply("Gather", source, request.constant(np.array(place, np.int64)), axis=axis)
 
 
 def _stacked(request: Request, parts: Sequence[Value], axis: int) -> Value:

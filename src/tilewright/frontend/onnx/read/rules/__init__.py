@@ -25,14 +25,16 @@ from tilewright.frontend.onnx.read.rules import (
     recurrent,
     reduction,
     resizing,
+    selection,
     signal,
     sorting,
     variadic,
 )
 from tilewright.frontend.onnx.read.rules.indexing import CHECKED_INPUTS
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.signal import BY_BODY_OF_DATA
 
-__all__ = ["CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
+__all__ = ["BY_BODY_OF_DATA", "CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
 
 RULES: Mapping[str, RuleFunction] = {
     **contraction.RULES,
@@ -49,6 +51,7 @@ RULES: Mapping[str, RuleFunction] = {
     **recurrent.RULES,
     **reduction.RULES,
     **resizing.RULES,
+    **selection.RULES,
     **signal.RULES,
     **sorting.RULES,
     **variadic.RULES,

@@ -2,7 +2,8 @@
 
 On its way up, a U-Net joins an image of height ``h // 4 * 2`` with one of ``h // 2``, which is right where ``h`` is a
 multiple of 4, as the model asks for. Then the extents are declared to be equal (operator ``Declared``), and the runtime
-refuses other inputs.
+refuses other inputs. So it is of extents that are known only when a part of the model has run (``passes.parts``):
+nothing is known of them but what they must be equal to.
 """
 
 from collections.abc import Sequence
@@ -15,29 +16,28 @@ from tilewright.symbolic.expr import ONE, Const, Expr, Extent
 
 def joined(importer: Importer, values: Sequence[Value], axis: int, place: str) -> list[Value]:
     """``values`` with equal extents but along ``axis``, along which they are joined. ONNX demands that they are."""
-    if not importer.symbolic.assumed.aligned:
+    if not _may_align(importer):
         return [*values]
     if len({len(value.shape) for value in values}) != 1 or not -len(values[0].shape) <= axis < len(values[0].shape):
         return [*values]
     at = axis % len(values[0].shape)
-    common = [_simplest(extents) for extents in zip(*(value.shape for value in values), strict=True)]
-    return [
-        _declared(importer, value, tuple(e if p == at else common[p] for p, e in enumerate(value.shape)), place)
-        for value in values
-    ]
+    common = [_common(importer, extents) for extents in zip(*(value.shape for value in values), strict=True)]
+    common[at] = None
+    return [_declared(importer, value, _replaced(value.shape, common), place) for value in values]
 
 
 def broadcast(importer: Importer, values: Sequence[Value | None], place: str) -> list[Value | None]:
     """``values`` with equal extents where these are computed from the same dimensions, and none is 1.
 
-    Where one is computed from others, it may be 1 and be broadcast.
+    Where one is computed from others, it may be 1 and be broadcast. One that is known only when a part of the model has
+    run is taken not to be.
     """
-    if not importer.symbolic.assumed.aligned:
+    if not _may_align(importer):
         return [*values]
     rank = max((len(value.shape) for value in values if value is not None), default=0)
     shapes = [(ONE,) * (rank - len(value.shape)) + value.shape for value in values if value is not None]
     common = [
-        _simplest([e for e in extents if e != ONE]) if _are_alike(extents) else None
+        _simplest([e for e in extents if e != ONE]) if _are_alike(importer, extents) else None
         for extents in zip(*shapes, strict=True)
     ]
     aligned: list[Value | None] = []
@@ -45,10 +45,23 @@ def broadcast(importer: Importer, values: Sequence[Value | None], place: str) ->
         if value is None:
             aligned.append(None)
             continue
-        own = zip(value.shape, common[rank - len(value.shape) :], strict=True)
-        shape = tuple(e if e == ONE or wanted is None else wanted for e, wanted in own)
-        aligned.append(_declared(importer, value, shape, place))
+        own = [None if e == ONE else w for e, w in zip(value.shape, common[rank - len(value.shape) :], strict=True)]
+        aligned.append(_declared(importer, value, _replaced(value.shape, own), place))
     return aligned
+
+
+def _replaced(shape: Shape, wanted: Sequence[Expr | None]) -> Shape:
+    return tuple(own if other is None else other for own, other in zip(shape, wanted, strict=True))
+
+
+def _may_align(importer: Importer) -> bool:
+    return importer.symbolic.assumed.aligned or importer.symbolic.has_late
+
+
+def _common(importer: Importer, extents: Sequence[Expr]) -> Expr | None:
+    """What ``extents`` are declared to be, which must be equal."""
+    is_late = any(map(importer.symbolic.is_late, extents))
+    return _simplest(extents) if importer.symbolic.assumed.aligned or is_late else None
 
 
 def _simplest(extents: Sequence[Expr]) -> Expr:
@@ -56,8 +69,12 @@ def _simplest(extents: Sequence[Expr]) -> Expr:
     return min(extents, key=lambda e: (not isinstance(e, Const), not isinstance(e, Extent), len(str(e))))
 
 
-def _are_alike(extents: Sequence[Expr]) -> bool:
+def _are_alike(importer: Importer, extents: Sequence[Expr]) -> bool:
     found = [extent for extent in extents if extent != ONE]
+    if any(map(importer.symbolic.is_late, found)):
+        return True
+    if not importer.symbolic.assumed.aligned:
+        return False
     return len({extent.variables for extent in found}) == 1 and not any(isinstance(extent, Const) for extent in found)
 
 

@@ -8,13 +8,14 @@ import numpy as np
 from tilewright.base.errors import ResourceLimit
 from tilewright.frontend.onnx.read.protos import MAX_ELEMENTS
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
+from tilewright.frontend.onnx.read.rules.run_time_shapes import counted
 from tilewright.graph import Array, Value
 from tilewright.symbolic.expr import ZERO, Expr, as_expr, maximum
 from tilewright.symbolic.simplify import simplify
 
 
 def _constant_of_shape(request: Request) -> Sequence[Value]:
-    shape = request.extents(0) or ()
+    shape = request.sizes(0)
     if any(isinstance(extent, int) and extent < 0 for extent in shape):
         raise request.invalid(f"the shape {list(shape)} has a negative extent")
     value = request.tensor("value")
@@ -25,6 +26,10 @@ def _constant_of_shape(request: Request) -> Sequence[Value]:
 
 
 def _range(request: Request) -> Sequence[Value]:
+    if any(
+        request.importer.known(value) is None and request.importer.elements(value) is None for value in _three(request)
+    ):
+        return [counted(request)]
     if request.input(0).dtype.is_int:
         count = _symbolic_count(request)
         if count is not None:
@@ -38,6 +43,10 @@ def _range(request: Request) -> Sequence[Value]:
         text = f"a range from {start} to {limit} by {delta} has more than {MAX_ELEMENTS} numbers; use a larger step"
         raise ResourceLimit(f"{request.place}: {text}")
     return [request.apply("Range", request.input(0), request.input(2), count=math.ceil(max(count, 0)))]
+
+
+def _three(request: Request) -> list[Value]:
+    return [request.input(position) for position in range(3)]
 
 
 def _symbolic_count(request: Request) -> Expr | None:

@@ -14,14 +14,15 @@ from tilewright.ops.shapes import normalize_axis
 from tilewright.symbolic.expr import Const, Expr
 
 
-def _axis(request: Request, data: Value, default: int = 0) -> int:
+def checked_axis(request: Request, data: Value, default: int = 0) -> int:
+    """The attribute ``axis``, counted from the front. Raises ``InvalidModel`` if it is none of ``data``."""
     axis, rank = request.integer("axis", default), len(data.shape)
     if not -rank <= axis < rank:
         raise request.invalid(f"axis {axis} is out of range for {data!r}")
     return normalize_axis(axis, rank)
 
 
-def _check_constant(request: Request, indices: Value, extents: Sequence[Expr], what: str) -> None:
+def check_constant(request: Request, indices: Value, extents: Sequence[Expr], what: str) -> None:
     """Raises ``InvalidModel`` if a constant index exceeds its extent: the only one, or that of its column."""
     known = request.importer.known(indices)
     if known is None or not known.size or not np.issubdtype(known.dtype, np.integer):
@@ -37,8 +38,8 @@ def _check_constant(request: Request, indices: Value, extents: Sequence[Expr], w
 def _gather(request: Request) -> Sequence[Value]:
     """Along an axis."""
     data, indices = request.input(0), request.input(1)
-    axis = _axis(request, data)
-    _check_constant(request, indices, [data.shape[axis]], f"dimension {axis} of {data!r}")
+    axis = checked_axis(request, data)
+    check_constant(request, indices, [data.shape[axis]], f"dimension {axis} of {data!r}")
     return [request.apply(request.op_type, data, indices, axis=axis)]
 
 
@@ -47,22 +48,22 @@ def _gather_nd(request: Request) -> Sequence[Value]:
     batch_dims = request.integer("batch_dims", 0)
     if not 0 <= batch_dims < max(len(data.shape), 1):
         raise request.invalid(f"batch_dims is {batch_dims}, and {data!r} has {len(data.shape)} dimensions")
-    _check_constant(request, indices, data.shape[batch_dims:], repr(data))
+    check_constant(request, indices, data.shape[batch_dims:], repr(data))
     return [request.apply("GatherND", data, indices, batch_dims=batch_dims)]
 
 
 def _scatter_elements(request: Request) -> Sequence[Value]:
     """Also called Scatter, up to opset 10."""
     data, indices = request.input(0), request.input(1)
-    axis = _axis(request, data)
-    _check_constant(request, indices, [data.shape[axis]], f"dimension {axis} of {data!r}")
+    axis = checked_axis(request, data)
+    check_constant(request, indices, [data.shape[axis]], f"dimension {axis} of {data!r}")
     reduction = request.text("reduction", "none")
     return [request.apply("ScatterElements", data, indices, request.input(2), axis=axis, reduction=reduction)]
 
 
 def _scatter_nd(request: Request) -> Sequence[Value]:
     data, indices = request.input(0), request.input(1)
-    _check_constant(request, indices, data.shape, repr(data))
+    check_constant(request, indices, data.shape, repr(data))
     return [request.apply("ScatterND", data, indices, request.input(2), reduction=request.text("reduction", "none"))]
 
 
@@ -72,35 +73,6 @@ def _one_hot(request: Request) -> Sequence[Value]:
         raise request.invalid(f"the depth must be one number that is at least 1, not {depth}")
     axis = request.integer("axis", -1)
     return [request.apply("OneHot", request.input(0), request.input(2), depth=int(depth.item()), axis=axis)]
-
-
-def _compress(request: Request) -> Sequence[Value]:
-    """With a constant condition this is a gather."""
-    data, condition = request.input(0), request.importer.known(request.input(1))
-    if condition is None:
-        raise request.unsupported(
-            f"how many elements are chosen depends on the values of `{request.input(1).name}`, which are known at run "
-            "time only; make the condition a constant"
-        )
-    if "axis" not in request.attributes:
-        data, axis = request.apply("Reshape", data, shape=(-1,)), 0
-    else:
-        axis = _axis(request, data)
-    chosen = np.flatnonzero(condition)
-    extent = data.shape[axis]
-    if isinstance(extent, Const) and chosen.size and chosen[-1] >= extent.value:
-        raise request.invalid(f"the condition chooses element {chosen[-1]} of dimension {axis} of {data!r}")
-    return [request.apply("Gather", data, request.constant(chosen), axis=axis)]
-
-
-def _non_zero(request: Request) -> Sequence[Value]:
-    known = request.importer.known(request.input(0))
-    if known is None:
-        raise request.unsupported(
-            f"how many elements are not zero depends on the values of `{request.input(0).name}`; compute it outside of "
-            "the model, and make what follows an input"
-        )
-    return [request.constant(np.array(np.nonzero(np.atleast_1d(known)), np.int64))]
 
 
 def _with_checked_labels(request: Request) -> tuple[Value | None, ...]:
@@ -126,11 +98,9 @@ CHECKED_INPUTS: Mapping[str, Callable[[Request], tuple[Value | None, ...]]] = {
 """For operators imported by their function bodies: their inputs, with additional checks."""
 
 RULES: Mapping[str, RuleFunction] = {
-    "Compress": _compress,
     "Gather": _gather,
     "GatherElements": _gather,
     "GatherND": _gather_nd,
-    "NonZero": _non_zero,
     "OneHot": _one_hot,
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,

@@ -6,6 +6,7 @@ import numpy as np
 
 from tilewright.base.dtypes import i64
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
+from tilewright.frontend.onnx.read.rules.run_time_shapes import expanded, is_data, reshaped, sliced
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, maximum, minimum
@@ -35,7 +36,11 @@ _SLICE = Rule("Slice", same("starts", "ends", "axes"), {1: "starts", 2: "ends", 
 
 
 def _slice(request: Request) -> Sequence[Value]:
-    """Bounds may depend on run-time extents."""
+    """Bounds may depend on run-time extents, or be data."""
+    if is_data(request, 1) or is_data(request, 2):
+        data, count = request.input(0), len(request.integers(3) or range(request.extent(request.input(1), 0)))
+        axes = _axes_of(request, request.integers(3) or tuple(range(count)), len(data.shape))
+        return [sliced(request, axes, request.integers(4) or (1,) * count)]
     starts, ends = request.extents(1) or (), request.extents(2) or ()
     if all(isinstance(bound, int) for bound in (*starts, *ends)):
         return _SLICE(request)
@@ -66,6 +71,22 @@ def _place_in(request: Request, bound: int | Expr, extent: Expr) -> int | Expr:
             is_negative = minimum(maximum(ZERO - bound, ZERO), ONE)
             place = minimum(maximum(bound + is_negative * extent, ZERO), extent)
             return simplify(place, symbolic.bounds)
+
+
+_EXPAND = Rule("Expand", {}, {1: "shape"})
+_RESHAPE = Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"})
+
+
+def _expand(request: Request) -> Sequence[Value]:
+    return [expanded(request)] if is_data(request, 1) else _EXPAND(request)
+
+
+def _reshape(request: Request) -> Sequence[Value]:
+    return [reshaped(request)] if is_data(request, 1) else _RESHAPE(request)
+
+
+def _tile(request: Request) -> Sequence[Value]:
+    return [request.apply("Tile", request.input(0), repeats=request.sizes(1))]
 
 
 def _split(request: Request) -> Sequence[Value]:
@@ -172,17 +193,17 @@ def _space_to_depth(request: Request) -> Sequence[Value]:
 RULES: Mapping[str, RuleFunction] = {
     "CenterCropPad": _center_crop_pad,
     "DepthToSpace": _depth_to_space,
-    "Expand": Rule("Expand", {}, {1: "shape"}),
+    "Expand": _expand,
     "Flatten": Rule("Flatten", same("axis")),
     "Pad": _pad,
-    "Reshape": Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"}),
+    "Reshape": _reshape,
     "Shape": _shape,
     "Size": _size,
     "Slice": _slice,
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": Rule("Squeeze", same("axes"), {1: "axes"}),
-    "Tile": Rule("Tile", {}, {1: "repeats"}),
+    "Tile": _tile,
     "Transpose": Rule("Transpose", same("perm")),
     "Trilu": Rule("Trilu", same("upper")),
     "Unsqueeze": Rule("Unsqueeze", same("axes"), {1: "axes"}),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from types import UnionType
 from typing import Protocol, TypeAlias, Union, get_args, get_origin
 
@@ -15,8 +16,12 @@ from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues, can_be
 from tilewright.graph import Array, Value
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
 from tilewright.symbolic.expr import Const, Expr
 from tilewright.tensor.elements import Elements
+
+MOST_SIZES = 32
+"""Maximum elements of a value that are read as sizes: as many as a shape may have."""
 
 
 class Importer(Protocol):
@@ -43,6 +48,11 @@ class Importer(Protocol):
 
     def elements(self, value: Value) -> Elements | None:
         """The elements of a small constant, or of a value that depends on run-time extents only."""
+        ...
+
+    def sizes(self, value: Value, place: str) -> Elements:
+        """The elements of a small integer value, which become run-time extents if they are data: a run in which one is
+        negative raises ``BadFeed``."""
         ...
 
     def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
@@ -125,6 +135,24 @@ class Request:
         for element in elements:
             if not can_be_extent(element):
                 raise self.run_time_only(f"the element {element} of input `{readable(value.name)}` is")
+        return tuple(int(element.value) if isinstance(element, Const) else element for element in elements)
+
+    def sizes(self, position: int) -> tuple[int | Expr, ...]:
+        """The elements of a required integer input, as ``extents`` gives them; what is data becomes an extent.
+
+        Raises ``UnsupportedModel`` if their number is not known, ``InvalidModel`` if they are not integers.
+        """
+        value = self.input(position)
+        return self.sizes_of(value)
+
+    def sizes_of(self, value: Value) -> tuple[int | Expr, ...]:
+        """The same, of a value of this rule."""
+        shape = static(value.shape)
+        if not value.dtype.is_int:
+            raise InvalidModel(f"{self.place}: input `{readable(value.name)}` must hold integers, not {value.dtype}")
+        if shape is None or prod(shape) > MOST_SIZES:
+            raise self.unsupported(f"the sizes in {value!r} are not a few numbers")
+        elements = self.importer.sizes(value, self.place)
         return tuple(int(element.value) if isinstance(element, Const) else element for element in elements)
 
     def _known(self, value: Value) -> Array:

@@ -188,6 +188,9 @@ def _edge(request: Request, position: int) -> float:
     return float(np.ravel(known)[0])
 
 
+BY_BODY_OF_DATA = frozenset(_WINDOWS)
+"""Operators whose rules make constants: of sizes that are data, they are imported by ONNX's function bodies."""
+
 RULES: Mapping[str, RuleFunction] = {
     **dict.fromkeys(_WINDOWS, _window),
     "DFT": _dft,

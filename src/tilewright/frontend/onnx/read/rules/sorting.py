@@ -20,8 +20,8 @@ def _place_of_extreme(request: Request) -> Sequence[Value]:
 
 def _top_k(request: Request) -> Sequence[Value]:
     """``k`` is an attribute before opset 10. With free order (``sorted=0``), best first is valid."""
-    counts = (request.integer("k", 0),) if request.opset < 10 else request.extents(1)
-    if counts is None or len(counts) != 1:
+    counts = (request.integer("k", 0),) if request.opset < 10 else request.sizes(1)
+    if len(counts) != 1:
         raise request.invalid(f"K must be one number, not {counts}")
     data, axis = request.input(0), request.integer("axis", -1)
     if -len(data.shape) <= axis < len(data.shape):
@@ -40,19 +40,10 @@ def _accumulation(request: Request) -> Sequence[Value]:
     return [request.apply(request.op_type, request.input(0), axis=axes[0], **flags)]
 
 
-def _as_many_as_the_data_says(request: Request) -> Sequence[Value]:
-    raise request.unsupported(
-        f"how many results {request.op_type} has depends on the data; shapes must be known before a model runs, so "
-        "leave this node out and apply it to the model's outputs"
-    )
-
-
 RULES: Mapping[str, RuleFunction] = {
     "ArgMax": _place_of_extreme,
     "ArgMin": _place_of_extreme,
     "CumProd": _accumulation,
     "CumSum": _accumulation,
-    "NonMaxSuppression": _as_many_as_the_data_says,
     "TopK": _top_k,
-    "Unique": _as_many_as_the_data_says,
 }
