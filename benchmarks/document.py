@@ -5,7 +5,7 @@ The page has the pictures, and the times of networks; an appendix for each bench
 
 from pathlib import Path
 
-from . import networks, operators
+from . import export_tables, exports, networks, operators
 from .pictures import dot_plot
 from .results import Results, load
 from .tables import details, heading, latencies, splice
@@ -23,6 +23,9 @@ def main() -> None:
             renew(DOCUMENT, APPENDICES / f"{name}.md", name, title, load(path))
     if networks.BFLOAT16_RESULTS.exists():
         renew_bfloat16(DOCUMENT, APPENDICES / "networks.md", load(networks.BFLOAT16_RESULTS))
+    if exports.RESULTS.exists():
+        page = APPENDICES / "exports.md"
+        page.write_text(splice(page.read_text(), "exports", export_tables.report(exports.stored(exports.RESULTS))))
 
 
 def renew(document: Path, appendix: Path, name: str, title: str, results: Results) -> None:

@@ -5,12 +5,12 @@ multiple of 4, as the model asks for. Then the extents are declared to be equal 
 refuses other inputs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tilewright.frontend.onnx.read.rules.rule import Importer
 from tilewright.graph import Value
-from tilewright.ops.shapes import Shape, same_extent
-from tilewright.symbolic.expr import ONE, Const, Expr, Extent
+from tilewright.ops.shapes import Shape, element_count, same_extent, simplified
+from tilewright.symbolic.expr import ONE, Const, Expr, Extent, as_expr
 
 
 def joined(importer: Importer, values: Sequence[Value], axis: int, place: str) -> list[Value]:
@@ -22,7 +22,7 @@ def joined(importer: Importer, values: Sequence[Value], axis: int, place: str) -
     at = axis % len(values[0].shape)
     common = [_simplest(extents) for extents in zip(*(value.shape for value in values), strict=True)]
     return [
-        _declared(importer, value, tuple(e if p == at else common[p] for p, e in enumerate(value.shape)), place)
+        declared(importer, value, tuple(e if p == at else common[p] for p, e in enumerate(value.shape)), place)
         for value in values
     ]
 
@@ -47,8 +47,35 @@ def broadcast(importer: Importer, values: Sequence[Value | None], place: str) ->
             continue
         own = zip(value.shape, common[rank - len(value.shape) :], strict=True)
         shape = tuple(e if e == ONE or wanted is None else wanted for e, wanted in own)
-        aligned.append(_declared(importer, value, shape, place))
+        aligned.append(declared(importer, value, shape, place))
     return aligned
+
+
+def in_parts(importer: Importer, value: Value, target: Sequence[int | Expr], place: str) -> Value:
+    """``value``, before it gets the shape ``target``, with extents that are products of those there.
+
+    Where ``h`` becomes ``h // 2, 2``, it must be a multiple of 2, or the numbers of elements would differ.
+    """
+    if not importer.symbolic.assumed.aligned or any(extent in (-1, 0) for extent in target):
+        return value
+    made = tuple(map(as_expr, target))
+    if same_extent(element_count(made), element_count(value.shape)):
+        return value
+    parts = iter(made)
+    return declared(importer, value, tuple(_product(extent, parts) for extent in value.shape), place)
+
+
+def _product(extent: Expr, parts: Iterator[Expr]) -> Expr:
+    """``extent``, or the largest multiple in it that the next ``parts`` make."""
+    product, factor = ONE, 1
+    for part in parts:
+        product = simplified(product * part)
+        factor *= int(part.value) if isinstance(part, Const) else 1
+        if same_extent(product, extent):
+            break
+        if not isinstance(extent, Const) and factor > 1 and same_extent(product, simplified(extent // factor * factor)):
+            return product
+    return extent
 
 
 def _simplest(extents: Sequence[Expr]) -> Expr:
@@ -61,7 +88,8 @@ def _are_alike(extents: Sequence[Expr]) -> bool:
     return len({extent.variables for extent in found}) == 1 and not any(isinstance(extent, Const) for extent in found)
 
 
-def _declared(importer: Importer, value: Value, shape: Shape, place: str) -> Value:
+def declared(importer: Importer, value: Value, shape: Shape, place: str) -> Value:
+    """``value`` with these extents, which the runtime demands where it must; itself if they always differ."""
     differing = [(own, wanted) for own, wanted in zip(value.shape, shape, strict=True) if not same_extent(own, wanted)]
     if not differing or any(importer.symbolic.differ(own, wanted) for own, wanted in differing):
         return value
