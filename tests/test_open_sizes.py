@@ -247,6 +247,18 @@ def test_a_window_that_reaches_far() -> None:
     assert compiled(np.ones((1, 1, 500), np.float32)).shape == (2, 1)
 
 
+def test_a_product_after_a_window() -> None:
+    """Products have a kernel for one row, at extents of 1: here no input is so small."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"]),
+        node("Transpose", ["c"], ["t"], perm=[0, 2, 1]),
+        node("MatMul", ["t", "v"], ["y"]),
+    ]
+    constants = {"w": np.full((4, 4, 5), 0.5, np.float32), "v": np.full((4, 8), 0.25, np.float32)}
+    proto = model(nodes, {"x": ["b", 4, "n"]}, ["y"], constants)
+    assert not isinstance(check(proto, [{"b": 1, "n": 5}, {"b": 2, "n": 9}], {}), SpecializingModel)
+
+
 def test_loops_are_unrolled() -> None:
     """A Scan over 5 steps of an open batch, and a Loop with a constant number of steps."""
     kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("s", "e", "s2", "o")]
