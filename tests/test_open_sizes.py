@@ -353,6 +353,30 @@ def test_an_image_in_blocks() -> None:
         compiled(np.zeros((1, 2, 4, 3), np.float32))
 
 
+def test_patches_whose_number_is_rounded_up_as_a_float() -> None:
+    """As PyTorch exports ``math.ceil(h / 2)``; here images are made of whole patches."""
+    nodes = [
+        node("Shape", ["x"], ["b"], end=1),
+        node("Shape", ["x"], ["t"], start=2),
+        node("Cast", ["t"], ["f"], to=TensorProto.FLOAT),
+        node("Div", ["f", "side"], ["quotient"]),
+        node("Ceil", ["quotient"], ["up"]),
+        node("Cast", ["up"], ["count"], to=TensorProto.INT64),
+        node("Split", ["count"], ["rows", "columns"], axis=0),
+        node("Mul", ["b", "rows"], ["all_rows"]),
+        node("Mul", ["all_rows", "two"], ["lines"]),
+        node("Concat", ["lines", "three", "columns", "three"], ["parts"], axis=0),
+        node("Reshape", ["x", "parts"], ["patches"]),
+        node("ReduceMean", ["patches"], ["y"], axes=[1, 3], keepdims=0),
+    ]
+    constants = {"side": floats(3), "two": integers(2), "three": integers(3)}
+    proto = model(nodes, IMAGE, ["y"], constants)
+    compiled = check(proto, [{"b": 1, "h": 3, "w": 6}, {"b": 3, "h": 9, "w": 3}], {})
+    assert not isinstance(compiled, SpecializingModel)
+    with pytest.raises(BadFeed, match="is -"):
+        compiled(np.zeros((1, 2, 6, 4), np.float32))
+
+
 def test_extents_that_always_differ() -> None:
     nodes = [node("Concat", ["x", "x"], ["twice"], axis=0), node("Concat", ["twice", "x"], ["y"], axis=1, name="c")]
     with pytest.raises(InvalidModel, match=r"node c \(Concat\)"):

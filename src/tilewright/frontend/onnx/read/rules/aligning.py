@@ -6,6 +6,7 @@ refuses other inputs.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice, product
 
 from tilewright.frontend.onnx.read.rules.rule import Importer
 from tilewright.graph import Value
@@ -52,30 +53,35 @@ def broadcast(importer: Importer, values: Sequence[Value | None], place: str) ->
 
 
 def in_parts(importer: Importer, value: Value, target: Sequence[int | Expr], place: str) -> Value:
-    """``value``, before it gets the shape ``target``, with extents that are products of those there.
+    """``value``, before it gets the shape ``target``, with whole multiples of numbers there as extents.
 
     Where ``h`` becomes ``h // 2, 2``, it must be a multiple of 2, or the numbers of elements would differ.
     """
     if not importer.symbolic.assumed.aligned or any(extent in (-1, 0) for extent in target):
         return value
-    made = tuple(map(as_expr, target))
-    if same_extent(element_count(made), element_count(value.shape)):
-        return value
-    parts = iter(made)
-    return declared(importer, value, tuple(_product(extent, parts) for extent in value.shape), place)
+    made = element_count(tuple(map(as_expr, target)))
+    shapes = (value.shape, *_whole_multiples(value.shape, target))
+    fitting = next((shape for shape in shapes if same_extent(element_count(shape), made)), value.shape)
+    return declared(importer, value, fitting, place)
 
 
-def _product(extent: Expr, parts: Iterator[Expr]) -> Expr:
-    """``extent``, or the largest multiple in it that the next ``parts`` make."""
-    product, factor = ONE, 1
-    for part in parts:
-        product = simplified(product * part)
-        factor *= int(part.value) if isinstance(part, Const) else 1
-        if same_extent(product, extent):
-            break
-        if not isinstance(extent, Const) and factor > 1 and same_extent(product, simplified(extent // factor * factor)):
-            return product
-    return extent
+_MOST_SHAPES = 128
+"""Maximum shapes that are tried for a Reshape."""
+
+
+def _whole_multiples(shape: Shape, target: Sequence[int | Expr]) -> Iterator[Shape]:
+    """Shapes in which extents known at run time only are rounded to multiples of numbers in ``target``.
+
+    All down, or all up, so that only extents that are multiples make the same number of elements.
+    """
+    factors = sorted({extent for extent in target if isinstance(extent, int) and extent > 1})
+    for up in (False, True):
+        choices = [(e, *(() if isinstance(e, Const) else (_multiple(e, k, up) for k in factors))) for e in shape]
+        yield from islice(product(*choices), _MOST_SHAPES)
+
+
+def _multiple(extent: Expr, factor: int, up: bool) -> Expr:
+    return simplified((extent + (factor - 1 if up else 0)) // factor * factor)
 
 
 def _simplest(extents: Sequence[Expr]) -> Expr:

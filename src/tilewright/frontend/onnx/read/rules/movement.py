@@ -75,7 +75,7 @@ _RESHAPE = Rule("Reshape", {"allowzero": "allow_zero"}, {1: "shape"})
 
 
 def _reshape(request: Request) -> Sequence[Value]:
-    """An extent of which several are made must be their product."""
+    """An extent of which whole parts are made must be a multiple of these."""
     target = request.extents(1)
     if target is None:
         return _RESHAPE(request)
