@@ -150,11 +150,20 @@ def _by_torch_compile(network: object, is_open: bool) -> tuple[Run, object]:
 
     from tilewright.dynamo.backend import backend
 
-    compiled = torch.compile(network, backend=backend, options={"threads": 1}, dynamic=is_open or None)
+    graphs: list[object] = []
+
+    def counted(graph: object, examples: object, **options: object) -> object:
+        graphs.append(graph)
+        return backend(graph, examples, **options)
+
+    compiled = torch.compile(network, backend=counted, options={"threads": 1}, dynamic=is_open or None)
 
     def run(xs: Arrays) -> Arrays:
         with torch.no_grad():
-            return arrays(compiled(*map(torch.from_numpy, xs)))
+            found = arrays(compiled(*map(torch.from_numpy, xs)))
+        if not graphs:
+            raise NoModelError("torch.compile finds nothing in it to compile")
+        return found
 
     return run, None
 

@@ -59,6 +59,8 @@ def examine(case: Case, folder: Path) -> Finding:
     try:
         run, model = compiled()
         found = [run(xs) for xs in asked.feeds]
+    except NoModelError as error:
+        return Finding(Verdict.NO_MODEL.value, str(error))
     except (BadInput, Unsupported) as error:
         return Finding(Verdict.REFUSED.value, short(error))
     except Exception as error:  # noqa: BLE001  any other error is a fault, and reported
