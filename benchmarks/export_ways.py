@@ -4,6 +4,7 @@ Expected results are PyTorch's; where ONNX Runtime computes others from a file, 
 """
 
 import logging
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 TOLERANCE = 1e-4
 """Relative to the largest magnitude of an output."""
 
+_NOISE = re.compile(r"\x1b\[\d+m|[^\s:]*/site-packages/")
+"""Of messages."""
 Arrays = Sequence[NDArray[np.generic]]
 Run = Callable[[Arrays], Arrays]
 
@@ -70,6 +73,7 @@ class Question:
     inputs: Sequence[Sequence[object]]
     """Tensors; the first are those to export with."""
     expected: Sequence[Arrays]
+    """Empty if PyTorch can't run it here: torchvision's native part may be missing."""
 
     @property
     def feeds(self) -> list[Arrays]:
@@ -78,14 +82,7 @@ class Question:
 
 
 def question(case: Case) -> Question:
-    """The network and its inputs. Raises `NoModelError` if PyTorch can't make or run it."""
-    try:
-        return _question(case)
-    except Exception as error:
-        raise NoModelError(f"PyTorch: {short(error)}") from error
-
-
-def _question(case: Case) -> Question:
+    """The network and its inputs. Raises whatever its library raises."""
     import torch
 
     from .architectures import ARCHITECTURES
@@ -98,8 +95,11 @@ def _question(case: Case) -> Question:
     if case.sizes is Sizes.OPEN:
         pairs += zip(chosen.batches[1:], (*chosen.sizes[1:], *chosen.sizes), strict=False)
     inputs = [chosen.inputs(batch, size) for batch, size in pairs]
-    with torch.no_grad():
-        expected = [arrays(network(*given)) for given in inputs]
+    try:
+        with torch.no_grad():
+            expected = [arrays(network(*given)) for given in inputs]
+    except RuntimeError:
+        expected = []
     return Question(network, inputs, expected)
 
 
@@ -257,6 +257,6 @@ def _distance(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def short(error: Exception) -> str:
-    """The kind and the beginning of the text; its length, if that is long."""
-    text = " ".join(str(error).split())
+    """The kind and the beginning of the text, without colors and folders of packages; its length, if that is long."""
+    text = _NOISE.sub("", " ".join(str(error).split()))
     return f"{type(error).__name__}: {text[:400]}" + (f" ... ({len(str(error))} characters)" if len(text) > 400 else "")
