@@ -22,6 +22,7 @@ from tilewright.symbolic.traversal import substitute, transform, walk
 MOST_VARIABLES = 4
 """Maximum variables of a case analysis: there are two cases for each, or more."""
 MOST_CASES = 64
+"""Maximum cases of all variables together."""
 _POLYNOMIAL = frozenset({BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL})
 
 _Case = tuple[Mapping[Var, Expr], Bounds]
