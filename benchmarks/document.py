@@ -5,14 +5,15 @@ The page has the pictures, and the times of networks; an appendix for each bench
 
 from pathlib import Path
 
-from . import networks, operators
+from . import export_tables, exports, networks, operators
 from .pictures import dot_plot
-from .results import Results, load
+from .results import Results, load, versions
 from .tables import details, heading, latencies, splice
 
 ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
 APPENDICES = DOCUMENT.with_name("appendix")
+EXPORTED_BY = ("onnx", "onnxruntime", "torch", "torchvision", "timm", "transformers")
 BENCHMARKS = {"networks": (networks.RESULTS, "Networks, batch 1"), "operators": (operators.RESULTS, "Operators")}
 
 
@@ -23,6 +24,8 @@ def main() -> None:
             renew(DOCUMENT, APPENDICES / f"{name}.md", name, title, load(path))
     if networks.BFLOAT16_RESULTS.exists():
         renew_bfloat16(DOCUMENT, APPENDICES / "networks.md", load(networks.BFLOAT16_RESULTS))
+    if exports.RESULTS.exists():
+        renew_exports(APPENDICES / "exports.md")
 
 
 def renew(document: Path, appendix: Path, name: str, title: str, results: Results) -> None:
@@ -46,6 +49,12 @@ def renew_bfloat16(document: Path, appendix: Path, results: Results) -> None:
     """Put the times of networks in bfloat16 into `document`, and their errors into `appendix`."""
     for page, parts in ((document, [heading(results), *latencies(results)]), (appendix, details(results))):
         page.write_text(splice(page.read_text(), "bfloat16", "\n\n".join(parts)))
+
+
+def renew_exports(appendix: Path) -> None:
+    """Put what came of exported networks into `appendix`, with the versions that are installed."""
+    parts = [f"{versions(EXPORTED_BY)}.", export_tables.report(exports.stored(exports.RESULTS))]
+    appendix.write_text(splice(appendix.read_text(), "exports", "\n\n".join(parts)))
 
 
 if __name__ == "__main__":

@@ -203,13 +203,61 @@ def test_depth_to_space_of_any_size() -> None:
     check(proto, [{"b": 1, "h": 3, "w": 5}, {"b": 2, "h": 1, "w": 2}], {})
 
 
+def test_blocks_of_any_size() -> None:
+    proto = model([node("SpaceToDepth", ["x"], ["y"], blocksize=2)], {"x": ["b", "c", "h", "w"]}, ["y"], {})
+    compiled = check(proto, [{"b": 1, "c": 3, "h": 4, "w": 6}, {"b": 2, "c": 1, "h": 2, "w": 0}], {})
+    with pytest.raises(BadFeed, match=r"extent '.*h.*' is -1"):
+        compiled(np.zeros((1, 1, 3, 2), np.float32))
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+def test_equal_parts_of_an_open_dimension(opset: int) -> None:
+    """Up to opset 17 the dimension must be a multiple of the parts, from 18 on the last part may be shorter."""
+    options = {"num_outputs": 3} if opset == 18 else {}
+    nodes = [node("Split", ["x"], ["p", "q", "r"], axis=1, **options), node("Sub", ["p", "q"], ["y"])]
+    proto = model(nodes, {"x": ["b", "n"]}, ["y", "r"], {})
+    proto.opset_import[0].version = opset
+    compiled = check(proto, [{"b": 2, "n": n} for n in ((3, 6, 12) if opset == 17 else (3, 5, 12))], {})
+    with pytest.raises(BadFeed, match="is -"):
+        compiled(np.zeros((1, 4 if opset == 17 else 1), np.float32))
+
+
+def test_parts_of_computed_lengths() -> None:
+    """The parts of one input have the lengths of two others, which must make it up."""
+    nodes = [
+        node("Shape", ["u"], ["m"]),
+        node("Shape", ["v"], ["n"]),
+        node("Concat", ["m", "n"], ["lengths"], axis=0),
+        node("Split", ["x", "lengths"], ["p", "q"], axis=0),
+        node("Add", ["p", "u"], ["y"]),
+        node("Add", ["q", "v"], ["z"]),
+    ]
+    proto = model(nodes, {"x": ["k"], "u": ["m"], "v": ["n"]}, ["y", "z"], {})
+    compiled = check(proto, [{"k": 7, "m": 3, "n": 4}, {"k": 5, "m": 0, "n": 5}], {})
+    with pytest.raises(BadFeed, match="is -1"):
+        compiled(*(np.zeros(count, np.float32) for count in (6, 3, 4)))
+
+
 def test_a_window_that_reaches_far() -> None:
     """Small sizes do not tell whether such a model can be compiled at all: here for each size, as it is cut in two."""
-    nodes = [node("Conv", ["x", "w"], ["c"], strides=[100]), node("Split", ["c"], ["y", "z"], axis=2)]
-    proto = model(nodes, {"x": [1, 1, "n"]}, ["y"], {"w": np.ones((1, 1, 400), np.float32)})
+    nodes = [node("Conv", ["x", "w"], ["c"], strides=[100]), node("Reshape", ["c", "two_rows"], ["y"])]
+    constants = {"w": np.ones((1, 1, 400), np.float32), "two_rows": integers(2, -1)}
+    proto = model(nodes, {"x": [1, 1, "n"]}, ["y"], constants)
     compiled = tilewright.compile(proto, threads=1, settings=CHECKED)
     assert isinstance(compiled, SpecializingModel)
-    assert compiled(np.ones((1, 1, 500), np.float32)).shape == (1, 1, 1)
+    assert compiled(np.ones((1, 1, 500), np.float32)).shape == (2, 1)
+
+
+def test_a_product_after_a_window() -> None:
+    """Products have a kernel for one row, at extents of 1: here no input is so small."""
+    nodes = [
+        node("Conv", ["x", "w"], ["c"]),
+        node("Transpose", ["c"], ["t"], perm=[0, 2, 1]),
+        node("MatMul", ["t", "v"], ["y"]),
+    ]
+    constants = {"w": np.full((4, 4, 5), 0.5, np.float32), "v": np.full((4, 8), 0.25, np.float32)}
+    proto = model(nodes, {"x": ["b", 4, "n"]}, ["y"], constants)
+    assert not isinstance(check(proto, [{"b": 1, "n": 5}, {"b": 2, "n": 9}], {}), SpecializingModel)
 
 
 def test_loops_are_unrolled() -> None:
@@ -288,6 +336,48 @@ def test_extents_that_must_be_equal() -> None:
     compiled = check(unet(), [{"b": 2, "h": 4}, {"b": 0, "h": 12}, {"b": 1, "h": 21}], {})
     with pytest.raises(BadFeed, match=r"extent '.*h // 4.*' is -1, but the model was compiled for 0 or more"):
         compiled(np.zeros((1, 2, 6), np.float32))
+
+
+def test_an_image_in_blocks() -> None:
+    """As PyTorch exports `pixel_unshuffle`: by the halves of its height and width, rounded down."""
+    nodes = [
+        node("Shape", ["x"], ["s"], end=2),
+        node("Shape", ["x"], ["t"], start=2),
+        node("Div", ["t", "two"], ["half"]),
+        node("Split", ["half"], ["rows", "columns"], axis=0),
+        node("Concat", ["s", "rows", "two", "columns", "two"], ["parts"], axis=0),
+        node("Reshape", ["x", "parts"], ["blocks"]),
+        node("ReduceMean", ["blocks"], ["y"], axes=[3, 5], keepdims=0),
+    ]
+    proto = model(nodes, IMAGE, ["y"], {"two": integers(2)})
+    compiled = check(proto, [{"b": 1, "h": 4, "w": 6}, {"b": 3, "h": 2, "w": 2}], {})
+    assert not isinstance(compiled, SpecializingModel)
+    with pytest.raises(BadFeed, match="is -1"):
+        compiled(np.zeros((1, 2, 4, 3), np.float32))
+
+
+def test_patches_whose_number_is_rounded_up_as_a_float() -> None:
+    """As PyTorch exports ``math.ceil(h / 2)``; here images are made of whole patches."""
+    nodes = [
+        node("Shape", ["x"], ["b"], end=1),
+        node("Shape", ["x"], ["t"], start=2),
+        node("Cast", ["t"], ["f"], to=TensorProto.FLOAT),
+        node("Div", ["f", "side"], ["quotient"]),
+        node("Ceil", ["quotient"], ["up"]),
+        node("Cast", ["up"], ["count"], to=TensorProto.INT64),
+        node("Split", ["count"], ["rows", "columns"], axis=0),
+        node("Mul", ["b", "rows"], ["all_rows"]),
+        node("Mul", ["all_rows", "two"], ["lines"]),
+        node("Concat", ["lines", "three", "columns", "three"], ["parts"], axis=0),
+        node("Reshape", ["x", "parts"], ["patches"]),
+        node("ReduceMean", ["patches"], ["y"], axes=[1, 3], keepdims=0),
+    ]
+    constants = {"side": floats(3), "two": integers(2), "three": integers(3)}
+    proto = model(nodes, IMAGE, ["y"], constants)
+    compiled = check(proto, [{"b": 1, "h": 3, "w": 6}, {"b": 3, "h": 9, "w": 3}], {})
+    assert not isinstance(compiled, SpecializingModel)
+    with pytest.raises(BadFeed, match="is -"):
+        compiled(np.zeros((1, 2, 6, 4), np.float32))
 
 
 def test_extents_that_always_differ() -> None:

@@ -26,6 +26,7 @@ from tilewright.base.errors import Unsupported as Unsupported
 from tilewright.base.errors import UnsupportedDType as UnsupportedDType
 from tilewright.base.errors import UnsupportedKernel as UnsupportedKernel
 from tilewright.base.errors import UnsupportedModel as UnsupportedModel
+from tilewright.base.errors import UnsupportedOperator as UnsupportedOperator
 from tilewright.base.errors import UnsupportedTarget as UnsupportedTarget
 from tilewright.base.errors import UntrustedData as UntrustedData
 from tilewright.base.numerics import Math as Math

@@ -13,7 +13,15 @@ from tilewright.backend.choice import backend as backend_of
 from tilewright.backend.cpu.backend import CPU
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.checks import Checks
-from tilewright.base.errors import BadArtifact, BadInput, InternalError, InvalidModel, TilewrightError, Unsupported
+from tilewright.base.errors import (
+    BadArtifact,
+    BadInput,
+    InternalError,
+    InvalidModel,
+    TilewrightError,
+    Unsupported,
+    UnsupportedOperator,
+)
 from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.files import stamp as stamp_of
 from tilewright.base.garbage import seldom_collecting
@@ -335,7 +343,7 @@ class _Compilation:
         Raises ``error`` if the sizes are not its cause: if ``attempt`` also fails for fixed sizes.
         """
         model = self.specializing(shapes, str(error))
-        if model is None or not self._is_possible(model, attempt):
+        if isinstance(error, UnsupportedOperator) or model is None or not self._is_possible(model, attempt):
             raise error
         _LOG.warning("a version is compiled for each size of the inputs: %s", error)
         return model
@@ -355,14 +363,19 @@ class _Compilation:
         return SpecializingModel(inputs, self.options, reason, make)
 
     def _is_possible(self, model: SpecializingModel, attempt: Callable[[Shapes], object]) -> bool:
+        """Whether it can be compiled at a size on trial. The same fault at two sizes is not one of sizes."""
+        seen = set[str]()
         names = dict.fromkeys(extent for spec in model.inputs for extent in spec.shape if isinstance(extent, str))
         for size in _TRIED:
             sizes = {name: min(size, self.options.bounds.get(name, size)) for name in names}
             try:
                 attempt({spec.name: spec.concrete(sizes) for spec in model.inputs})
-            except (BadInput, Unsupported):
-                continue
-            return True
+            except (BadInput, Unsupported) as error:
+                if str(error) in seen:
+                    return False
+                seen.add(str(error))
+            else:
+                return True
         return False
 
 

@@ -129,6 +129,30 @@ def test_a_backward_pass_is_refused() -> None:
             found.sum().backward()
 
 
+class Encoder(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+@pytest.mark.slow
+def test_the_fast_path_of_encoders_is_refused_with_a_remedy() -> None:
+    module, x = networks.seeded(Encoder()), networks.random(2, 5, 16)
+    expected = module(x)
+    with pytest.raises(UnsupportedModel, match=r"call torch\.backends\.mha\.set_fastpath_enabled\(False\)") as refused:
+        compiled(module)(x)
+    assert "graphs.py" not in str(refused.value)
+    torch.compiler.reset()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        assert agrees(compiled(module)(x), expected)
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
 class InPlace(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x.add_(1)

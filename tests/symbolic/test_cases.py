@@ -12,12 +12,20 @@ from tilewright.symbolic.expr import ONE, ZERO, Expr, Extent, Var, const, maximu
 N, M = Extent("n"), Extent("m")
 SOME = Extent("n", least=1)
 TO_8 = (N + 7) // 8
-EQUAL: Mapping[str, tuple[Expr, Expr]] = {
+EQUAL: dict[str, tuple[Expr, Expr]] = {
     "a shift": (maximum(minimum(N * 2, N + 1) - 1, ZERO), N),
     "nothing is left": (maximum(N - 1, ZERO) * N, (N - 1) * N),
     "not empty": (maximum(ONE - SOME, SOME), SOME),
     "two extents": (maximum(N * M - 1, ZERO) * N * M, (N * M - 1) * N * M),
     "whole windows": ((N - (N + 7) % 8 + 7) * (M - (M + 7) % 8 + 7), TO_8 * 8 * ((M + 7) // 8) * 8),
+}
+FEW = const(5)
+RELATIVE = minimum(maximum(N - 5, ZERO) * 2 + 10, N * 2 + maximum(FEW - N, ZERO)) - maximum(FEW - N, ZERO)
+"""The columns that a window of 5 to both sides leaves of a table, with padding for shorter texts."""
+EQUAL |= {
+    "from 5 on and below": (maximum(N - 5, ZERO) + minimum(N, FEW), N),
+    "a window on a table": (M * RELATIVE * 4, M * N * 8),
+    "a third": (maximum(N * 3 - 7, ZERO), N * 3 - minimum(N * 3, const(7))),
 }
 DIFFERENT: Mapping[str, tuple[Expr, Expr]] = {
     "one less": (maximum(N - 1, ZERO), N - 1),
@@ -25,6 +33,7 @@ DIFFERENT: Mapping[str, tuple[Expr, Expr]] = {
     "quotient of products": (N * M // M, N),
     "rounded": (N // 4 * 2, N // 2),
     "polynomials": (N * M, N + M),
+    "4 is not 5": (maximum(N - 5, ZERO) + minimum(N, const(4)), N),
 }
 
 
@@ -55,6 +64,7 @@ def test_different(name: str) -> None:
 
 def test_simplified() -> None:
     assert simplify_by_cases(maximum(minimum(N * 2, N + 1) - 1, ZERO)) == N
+    assert simplify_by_cases(RELATIVE) == N * 2
     once = maximum(N - 1, ZERO)
     assert simplify_by_cases(once) == once
     assert SOME != N

@@ -10,7 +10,7 @@ from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.ops.operator import require
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import Const, Expr, Extent, const, maximum, select
+from tilewright.symbolic.expr import Const, Expr, Extent, cast, const, maximum, select
 from tilewright.symbolic.traversal import substitute
 from tilewright.tensor.build import compute, placeholder, reduce_axis
 from tilewright.tensor.elements import Limit, elements_of
@@ -96,7 +96,9 @@ def _too_narrow(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda x: applied("Cast", x, to=dtypes.f32),
+        lambda x: applied("Sqrt", applied("Cast", x, to=dtypes.f32)),
+        lambda x: applied("Cast", quotient(applied("Sub", x, applied_one(1)), 2.0), to=dtypes.i64),
+        lambda x: applied("Cast", quotient(x, 0.3), to=dtypes.i64),
         lambda x: applied("Gather", x, x),
         lambda x: applied("Expand", x, shape=(300, 2)),
         lambda x: applied("CumSum", x, axis=0),
@@ -104,9 +106,30 @@ def _too_narrow(x: Tensor) -> Tensor:
     ],
 )
 def test_what_does_not_follow(make: Callable[[Tensor], Tensor]) -> None:
-    """Floats, a place that depends on an extent, many elements, recurrences, and what might wrap around."""
+    """Floats that are no quotients of natural numbers, a place that depends on an extent, many elements, recurrences,
+    and what might wrap around."""
     x = placeholder((2,), dtypes.i64, "x")
     assert elements_of([make(x)], {x: (N, M)}, BOUNDS) is None
+
+
+def quotient(x: Tensor, divisor: float) -> Tensor:
+    return compute(x.shape, lambda i: cast(x[i], dtypes.f32) / const(divisor, dtypes.f32))
+
+
+@pytest.mark.parametrize("divisor", [1.0, 2.0, 3.0, 7.0, 641.0])
+def test_quotients_are_rounded_as_floats_are(divisor: float) -> None:
+    """Up to 2**24, which becomes a limit."""
+    x = placeholder((3,), dtypes.i64, "x")
+    up = applied("Cast", applied("Ceil", quotient(x, divisor)), to=dtypes.i64)
+    down = applied("Cast", quotient(x, divisor), to=dtypes.i64)
+    known = elements_of([up, down], {x: (N, M + 3, const(9))}, BOUNDS)
+    assert known is not None
+    assert {Limit(N, 2**24), Limit(M + 3, 2**24)} <= set(known.limits)
+    for n, m in [*SIZES, (2**24, 2**24 - 4), (2**24 - 1, 2**23)]:
+        fed = np.array([n, m + 3, 9])
+        quotients = fed.astype(np.float32) / np.float32(divisor)
+        assert [at(e, n, m) for e in known.outputs[0]] == np.ceil(quotients).astype(int).tolist()
+        assert [at(e, n, m) for e in known.outputs[1]] == quotients.astype(int).tolist()
 
 
 def test_a_run_time_shape_and_a_condition() -> None:

@@ -104,6 +104,10 @@ class UnsupportedModel(Unsupported):
     """A model uses an operator or form that can't be compiled."""
 
 
+class UnsupportedOperator(UnsupportedModel):
+    """A model has an operator that is not known, whatever the sizes of its inputs."""
+
+
 class UnsupportedKernel(Unsupported):
     """A kernel can't be compiled to native code; ``kernel`` is its name."""
 

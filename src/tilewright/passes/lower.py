@@ -18,7 +18,7 @@ from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.ops import FusionKind, Trait
 from tilewright.ops.operator import map_expressions
-from tilewright.ops.shapes import Shape, simplified, static
+from tilewright.ops.shapes import Shape, number_at, simplified, static
 from tilewright.passes.checks import known_ranges, numbered, without_known_checks
 from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
@@ -81,7 +81,7 @@ class Lowering:
         """The naive program of ``group`` for run-time extents that are all 1, on the arguments of ``kernel``.
 
         None unless it is a product with a constant weight: that takes as long as reading the weight, which asks for
-        another schedule than one for many rows.
+        another schedule than one for many rows. None, too, if no input is so small: a window reaches further.
         """
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
         is_product = any(
@@ -92,7 +92,10 @@ class Lowering:
         )
         if not kernel.program.dims or not is_product or any(value in layouts for value in kernel.arguments):
             return None
-        ones: dict[Var, Expr] = dict.fromkeys(self._laid_out.graph.extents, ONE)
+        extents = self._laid_out.graph.extents
+        if not _fits_at(group, dict.fromkeys(extents, 1)):
+            return None
+        ones: dict[Var, Expr] = dict.fromkeys(extents, ONE)
         made = to_kernel(group, self._laid_out, self._target, {}, ones, kernel.packings)
         shapes = zip(made.program.params, kernel.program.params, strict=True)
         given: dict[Var, Expr] = {dim.var: ONE for dim in kernel.program.dims}
@@ -119,6 +122,13 @@ class Lowering:
         ]
         leaving = [(numbers[value], stored(value), layouts.get(value)) for value in group.outputs]
         return tuple(entering), tuple(steps), tuple(leaving)
+
+
+def _fits_at(group: Group, sizes: Mapping[Var, int]) -> bool:
+    """Whether no extent is negative for these run-time extents."""
+    made = (value for node in group.nodes for value in node.outputs)
+    shapes = (value.shape for value in (*group.inputs, *made))
+    return all(number_at(extent, sizes) >= 0 for shape in shapes for extent in shape)
 
 
 def to_kernel(

@@ -7,7 +7,9 @@ programs of their operators, without further declarations.
 
 An integer element is an ``index`` expression, for any integer dtype of the tensor; a bool is a boolean expression.
 64-bit integers are assumed not to overflow, as in index arithmetic. Narrower ones must fit; if that is not proven, it
-becomes a ``Limit``.
+becomes a ``Limit``. A float is an integer, or the quotient of an integer and a literal in ``ceil(n / 2)``, as exporters
+write it. Their integers must be so small that floats have them, which becomes a ``Limit``, too. Then ``floor`` and
+``ceil`` are exact: a quotient that is no integer is at least ``1 / k`` away from one, more than it is rounded by.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeAlias
 
-from tilewright.base.dtypes import DType, index
+from tilewright.base.dtypes import DType, f32, f64, index
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.check import Check, checked
 from tilewright.symbolic.conditions import negated
@@ -34,6 +36,7 @@ from tilewright.symbolic.expr import (
     Unary,
     Var,
     binary,
+    cast,
     const,
     maximum,
     not_equal,
@@ -59,6 +62,8 @@ LARGEST = 256
 _ARITHMETIC = frozenset(
     {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.MIN, BinaryOp.MAX}
 )
+_EXACT: Mapping[DType, int] = {f32: 1 << 24, f64: 1 << 53}
+"""Integers up to which floats have all."""
 _ROUNDED_DOWN = {BinaryOp.TRUNCDIV: BinaryOp.FLOORDIV, BinaryOp.TRUNCMOD: BinaryOp.MOD}
 """Operations and their equivalents for numbers that are not negative."""
 
@@ -94,7 +99,7 @@ def elements_of(outputs: Sequence[Tensor], feeds: Mapping[Tensor, Elements], bou
 
 
 class _DoesNotFollowError(Exception):
-    """An element depends on data, is a float, or is too large."""
+    """An element depends on data, is a float that is no quotient of integers, or is too large."""
 
 
 def _extents(tensor: Tensor) -> _Index:
@@ -125,7 +130,7 @@ class _Evaluation:
     def all_of(self, tensor: Tensor) -> Elements:
         extents = _extents(tensor)
         points = list(product(*map(range, extents)))
-        if len(points) > MOST or tensor.dtype.is_float:
+        if len(points) > MOST:
             raise _DoesNotFollowError
         return tuple(self._element(tensor, point) for point in points)
 
@@ -174,13 +179,13 @@ class _Evaluation:
         return range(int(axis.extent.value))
 
     def _simplified(self, value: Expr) -> Expr:
-        return value if isinstance(value, Const) else simplify(value, self._bounds)
+        return value if isinstance(value, Const) or value.dtype.is_float else simplify(value, self._bounds)
 
     # Scalars
 
     def _value(self, expr: Expr, at: Mapping[Var, Expr]) -> Expr:
         match expr:
-            case Const(value, dtype) if not dtype.is_float:
+            case Const(value, dtype):
                 return const(value) if dtype.is_int else expr
             case Var():
                 return at.get(expr, expr)
@@ -219,6 +224,10 @@ class _Evaluation:
         return select(chosen, self._value(a, at), self._value(b, at))
 
     def _cast(self, value: Expr, source: DType, target: DType) -> Expr:
+        if source.is_float and target.is_int:
+            return self._fitting(self._whole(value, source, UnaryOp.FLOOR), target)
+        if source.is_int and target in _EXACT:
+            return cast(value, target)
         if source.is_float or target.is_float:
             raise _DoesNotFollowError
         if target.is_bool:
@@ -243,6 +252,8 @@ class _Evaluation:
     def _unary(self, op: UnaryOp, value: Expr, dtype: DType) -> Expr:
         if op is UnaryOp.NOT and dtype.is_bool:
             return negated(value)
+        if op in (UnaryOp.CEIL, UnaryOp.FLOOR) and dtype in _EXACT:
+            return cast(self._whole(value, dtype, op), dtype)
         if not dtype.is_int or op not in (UnaryOp.NEG, UnaryOp.ABS):
             raise _DoesNotFollowError
         opposite = ZERO - value
@@ -250,7 +261,7 @@ class _Evaluation:
 
     def _binary(self, op: BinaryOp, a: Expr, b: Expr, at: Mapping[Var, Expr]) -> Expr:
         if a.dtype.is_float:
-            raise _DoesNotFollowError
+            return self._float(op, self._value(a, at), self._value(b, at), a.dtype)
         left = self._simplified(self._value(a, at))
         if a.dtype.is_bool and left in _DECIDING.get(op, ()):
             return left
@@ -267,6 +278,44 @@ class _Evaluation:
         if op not in _ARITHMETIC:
             raise _DoesNotFollowError
         return self._fitting(binary(op, left, right), a.dtype)
+
+    def _float(self, op: BinaryOp, left: Expr, right: Expr, dtype: DType) -> Expr:
+        """An integer or a quotient."""
+        match op, left, right:
+            case BinaryOp.DIV, Cast(), Const(k) if k == k // 1 and 1 <= k <= _EXACT[f32]:
+                return binary(op, left, right)
+            case BinaryOp.ADD | BinaryOp.SUB | BinaryOp.MUL, Cast() | Const(), Cast() | Const():
+                return cast(self._exact(binary(op, self._integer(left), self._integer(right)), dtype), dtype)
+            case _:
+                raise _DoesNotFollowError
+
+    def _integer(self, value: Expr) -> Expr:
+        """The integer that a float is."""
+        match value:
+            case Cast(a, _):
+                return a
+            case Const(number, _) if number == number // 1 and abs(number) < _EXACT[f32]:
+                return const(int(number))
+            case _:
+                raise _DoesNotFollowError
+
+    def _whole(self, value: Expr, dtype: DType, rounding: UnaryOp) -> Expr:
+        """A float that is not negative, rounded to an integer."""
+        match value:
+            case Binary(BinaryOp.DIV, Cast(a, _), Const(k, _)):
+                numerator = self._exact(a, dtype)
+                return (numerator + (int(k) - 1 if rounding is UnaryOp.CEIL else 0)) // int(k)
+            case _:
+                return self._exact(self._integer(value), dtype)
+
+    def _exact(self, value: Expr, dtype: DType) -> Expr:
+        """``value``, limited to numbers that are not negative and that ``dtype`` has."""
+        low, high = interval(self._simplified(value), self._bounds)
+        if dtype not in _EXACT or low is None or low < 0:
+            raise _DoesNotFollowError
+        if high is None or high > _EXACT[dtype]:
+            self.limits.append(Limit(value, _EXACT[dtype]))
+        return value
 
     def _is_never_positive(self, value: Expr) -> bool:
         high = interval(value, self._bounds).hi

@@ -80,6 +80,18 @@ def test_several_inputs_by_name_and_outputs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_a_recurrence_over_an_open_dimension(kind: type[torch.nn.RNNBase]) -> None:
+    module = networks.seeded(networks.Recurrence(kind))
+    shapes = {"x": {0: "batch", 1: "length"}}
+    x = networks.random(2, 5, 16)
+    model = tilewright.compile(module, example_inputs=x, dynamic_shapes=shapes, threads=1, settings=ALONE)
+    for length in (5, 1, 9):
+        x = networks.random(3, length, 16, seed=length)
+        assert difference(model(x), module(x).detach()) < 1e-5
+
+
+@pytest.mark.slow
 def test_results_in_16_bits_are_tensors_of_these() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(16, 4)).eval().to(torch.bfloat16)
     x = X.to(torch.bfloat16)

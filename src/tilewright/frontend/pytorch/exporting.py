@@ -4,9 +4,10 @@ The constants of the result are views of the program's tensors (a tensor that is
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from importlib import import_module
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 import torch
 from torch.export import Dim, ExportedProgram
@@ -49,10 +50,31 @@ def _traced(module: torch.nn.Module, examples: Examples) -> ExportedProgram:
     args, kwargs = _arguments(_fresh(examples.inputs))
     refusals.refuse_devices((*module.named_parameters(), *module.named_buffers(), *_named(args, kwargs)))
     shapes = _with_hints(examples.dynamic_shapes)
-    return _guarded(
-        lambda: torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False),
-        lambda error: refusals.of_tracing(module, error),
-    )
+    with nullcontext() if shapes is None else _recurrences_of_any_length():
+        return _guarded(
+            lambda: torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False),
+            lambda error: refusals.of_tracing(module, error),
+        )
+
+
+class _Patches(Protocol):
+    """``torch.export._patches``, as far as a version of torch has it."""
+
+    def register_lstm_while_loop_decomposition(self) -> AbstractContextManager[None]: ...
+    def register_gru_while_loop_decomposition(self) -> AbstractContextManager[None]: ...
+
+
+@contextmanager
+def _recurrences_of_any_length() -> Generator[None]:
+    """Keeps ``torch.export`` from unrolling LSTM and GRU over the example, as ``torch.onnx.export`` does."""
+    with ExitStack() as stack:
+        try:
+            patches = cast(_Patches, import_module("torch.export._patches"))
+            stack.enter_context(patches.register_lstm_while_loop_decomposition())
+            stack.enter_context(patches.register_gru_while_loop_decomposition())
+        except (ImportError, AttributeError):  # then torch refuses recurrences over open dimensions
+            stack.close()
+        yield
 
 
 def _converted(program: ExportedProgram, dynamic_shapes: object, operators: tuple[OnnxOperator, ...]) -> OnnxWithArrays:

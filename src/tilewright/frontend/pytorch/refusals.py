@@ -21,6 +21,8 @@ _LIBRARIES = (str(Path(torch.__file__).parent), str(Path(__file__).parents[2]), 
 _STANDARD = sysconfig.get_path("stdlib")
 _NO_FORM = re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)', overload='(\w+)'\)>")
 _UPDATING = "aten._native_batch_norm_legit_functional.default"
+_OF_FAST_PATH = {f"aten.{name}.default" for name in ("_transformer_encoder_layer_fwd", "_native_multi_head_attention")}
+_FAST_PATH = "call torch.backends.mha.set_fastpath_enabled(False) before, so that PyTorch takes other operators"
 _TRANSLATED = re.compile(r"Error when translating node %(\w+)")
 
 
@@ -98,7 +100,7 @@ def of_conversion(program: ExportedProgram, error: Exception) -> UnsupportedMode
     if missing is not None:
         name = ".".join(missing.groups())
         where = _line_of_node(program, lambda node: str(node.target) == name) or ""
-        hint = "express it by other operators of torch"
+        hint = _FAST_PATH if name in _OF_FAST_PATH else "express it by other operators of torch"
         return UnsupportedModel(f"PyTorch's exporter has no ONNX form of the operator {name}{where}; {hint}")
     where = (translated and _line_of_node(program, lambda node: node.name == translated[1])) or ""
     last = causes[-1]

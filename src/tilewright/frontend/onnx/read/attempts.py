@@ -13,7 +13,7 @@ cache of keys starts at 0.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tilewright.base.errors import InvalidModel, UnsupportedModel, UnsupportedOperator
 from tilewright.frontend.onnx.read.symbolic_values import Assumed, SymbolicValues
 from tilewright.graph import Graph
 from tilewright.graph.control import Control
@@ -43,6 +43,8 @@ class _Attempt:
         given = SymbolicValues({**self.most, **self.tables}, self.assumed)
         try:
             graph = self.import_within(given)
+        except UnsupportedOperator:
+            raise
         except (InvalidModel, UnsupportedModel):
             tables = {**self.tables, **{extent.given: cap for extent, cap in given.caps.items()}}
             least = {**self.assumed.least, **given.least()}
@@ -52,9 +54,11 @@ class _Attempt:
         return replace(graph, bounds={e: self.tables[e.given] for e in graph.extents if e.given in self.tables})
 
     def graph_if_it_fits(self) -> Graph | None:
-        """The graph, or None."""
+        """The graph, or None. Raises ``UnsupportedOperator``, which no assumption changes."""
         try:
             return self.graph()
+        except UnsupportedOperator:
+            raise
         except (InvalidModel, UnsupportedModel):
             return None
 

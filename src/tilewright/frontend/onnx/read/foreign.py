@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import onnx
 
-from tilewright.base.errors import InvalidModel, TilewrightError, UnsupportedModel
+from tilewright.base.errors import InvalidModel, TilewrightError, UnsupportedModel, UnsupportedOperator
 from tilewright.base.names import nearest, readable
 from tilewright.base.plugins import installed
 from tilewright.frontend.onnx.read.protos import own_domain
@@ -87,18 +87,18 @@ def operator_of(given: OnnxOperator) -> Operator | None:
     return rule.operator if isinstance(rule, Rule) and isinstance(rule.operator, Operator) else None
 
 
-def unsupported(node: onnx.NodeProto, place: str) -> UnsupportedModel:
+def unsupported(node: onnx.NodeProto, place: str) -> UnsupportedOperator:
     """The error for an operator that is not known."""
     domain = own_domain(node.domain)
     if domain in _INTERNAL:
         saved = "save the optimized model with the level ORT_ENABLE_EXTENDED, or without optimizations"
         of_one_kind = "is for ONNX Runtime on one kind of processors only"
-        return UnsupportedModel(f"{place}: {readable(domain)} {of_one_kind}; {saved}")
+        return UnsupportedOperator(f"{place}: {readable(domain)} {of_one_kind}; {saved}")
     if domain:
         name = f"{readable(domain)}::{readable(node.op_type)}"
         ways = "define it in Python and give it by operators= or --operators MODULE:NAME (docs/own-operators.md)"
         text = f"there is no definition of the operator {name}; {ways}, or export with ONNX's own operators"
-        return UnsupportedModel(f"{place}: {text}")
+        return UnsupportedOperator(f"{place}: {text}")
     near = nearest(node.op_type, RULES)
     if onnx.defs.has(node.op_type):
         hint = (
@@ -106,12 +106,12 @@ def unsupported(node: onnx.NodeProto, place: str) -> UnsupportedModel:
         )
     else:
         hint = f"did you mean {' or '.join(near)}?" if near else "ONNX has no operator of that name"
-    return UnsupportedModel(f"{place}: operator {readable(node.op_type)} is not supported; {hint}")
+    return UnsupportedOperator(f"{place}: operator {readable(node.op_type)} is not supported; {hint}")
 
 
 def not_imported(
     node: onnx.NodeProto, place: str, operators: Sequence[OnnxOperator]
-) -> InvalidModel | UnsupportedModel:
+) -> InvalidModel | UnsupportedOperator:
     """The error for a node of a domain that the model does not import; ``operators``: of other domains."""
     domain = own_domain(node.domain)
     if not domain:

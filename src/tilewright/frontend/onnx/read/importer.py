@@ -343,6 +343,7 @@ class _Importer:
             scope.define(name, renamed.get(value, value), place)
         if is_top:
             self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
+            self.symbolic.follow(renamed)
             for value in self._fresh & renamed.keys():
                 if value in self.symbolic:
                     self.symbolic.rename(value, renamed[value])

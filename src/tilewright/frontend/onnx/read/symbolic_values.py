@@ -78,6 +78,8 @@ class SymbolicValues:
         self._most = most
         self._inputs: tuple[Value, ...] = ()
         self._known: dict[Value, Elements] = {}
+        self._floats: dict[Value, Elements] = {}
+        """Elements of values that nodes of the graph compute, from which integers may be computed again."""
         self._made: set[Value] = set()
         self._late = 0
 
@@ -183,6 +185,10 @@ class SymbolicValues:
         if old in self._made:
             self._made.add(new)
 
+    def follow(self, renamed: Mapping[Value, Value]) -> None:
+        """Let values that nodes compute have other names."""
+        self._floats.update((renamed[old], self._floats.pop(old)) for old in renamed.keys() & self._floats.keys())
+
     def elements(self, value: Value, constants: Mapping[Value, Array]) -> Elements | None:
         """The elements of ``value``, if it is symbolic or a small constant without fractions."""
         if value in self._known or value not in constants:
@@ -194,22 +200,36 @@ class SymbolicValues:
         return tuple(const(element, dtype) for element in np.ravel(array).tolist())
 
     def results(self, node: Node, constants: Mapping[Value, Array]) -> Known | None:
-        """The elements of the results of ``node``, if they depend on run-time extents only, and on at least one."""
+        """The elements of the results of ``node``, if they depend on run-time extents only, and on at least one.
+
+        Floats are remembered only: a node computes them.
+        """
         inputs = {value: as_placeholder(value) for value in node.inputs if value is not None}
-        if not (node.dims or any(value in self._known for value in inputs)):
+        if not (node.dims or any(value in self._known or value in self._floats for value in inputs)):
             return None
-        if any(value.dtype.is_float or static(value.shape) is None for value in node.outputs):
+        if any(static(value.shape) is None for value in node.outputs):
             return None
-        feeds = {tensor: self.elements(value, constants) for value, tensor in inputs.items()}
+        feeds = {tensor: self._operand(value, constants) for value, tensor in inputs.items()}
         known = {tensor: elements for tensor, elements in feeds.items() if elements is not None}
         if len(known) < len(feeds):
             return None
         operands = [None if value is None else inputs[value] for value in node.inputs]
         results = node.op.apply(operands, dict(node.attributes))[: len(node.outputs)]
         found = elements_of(results, known, self.bounds)
-        if found is not None:
-            self.limits.update(dict.fromkeys(found.limits))
-        return found
+        if found is None:
+            return None
+        self.limits.update(dict.fromkeys(found.limits))
+        if not any(value.dtype.is_float for value in node.outputs):
+            return found
+        self._floats.update(zip(node.outputs, found.outputs, strict=True))
+        return None
+
+    def _operand(self, value: Value, constants: Mapping[Value, Array]) -> Elements | None:
+        """As ``elements``, and floats."""
+        array = constants.get(value)
+        if array is not None and value.dtype.is_float and array.size <= MOST:
+            return tuple(const(element, value.dtype) for element in np.ravel(array).tolist())
+        return self._floats.get(value) or self.elements(value, constants)
 
     def missing(self, node: Node, place: str) -> list[Node]:
         """Nodes for those inputs of ``node`` that are symbolic and have no producer yet."""

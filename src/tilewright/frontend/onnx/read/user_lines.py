@@ -1,6 +1,8 @@
 """The lines of a PyTorch program that nodes come from: torch's exporter notes the stack of calls in each node."""
 
+import os
 import re
+from pathlib import Path
 
 import onnx
 
@@ -14,9 +16,13 @@ _FRAME = re.compile(r'^ *File "([^"\n]+)", line (\d+), in (\S+)\n(?: +([^\n]*))?
 _LIBRARIES = re.compile(r"[/\\](?:site|dist)-packages[/\\]torch[/\\]")
 
 
+_TILEWRIGHT = str(Path(__file__).parents[3]) + os.sep
+"""Where files are that run the programs of ``torch.compile``."""
+
+
 def line_of(stack: str) -> str:
     """The innermost call of ``stack`` outside of torch: ``net.py:12, in forward: y = f(x)``. Empty if there is none."""
-    frames = _FRAME.findall(stack)
+    frames = [frame for frame in _FRAME.findall(stack) if not frame[0].startswith(_TILEWRIGHT)]
     own = [frame for frame in frames if not _LIBRARIES.search(frame[0])]
     return shown_line(*(own or frames)[-1]) if frames else ""
 

@@ -1,15 +1,18 @@
 """ONNX's operators that move elements."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 
 from tilewright.base.dtypes import i64
+from tilewright.frontend.onnx.read.rules.aligning import declared, in_parts
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.frontend.onnx.read.rules.run_time_shapes import expanded, is_data, reshaped, sliced
 from tilewright.graph import Value
-from tilewright.ops.shapes import element_count
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, maximum, minimum
+from tilewright.ops.shapes import element_count, same_extent, show, simplified
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, maximum, minimum
 from tilewright.symbolic.simplify import simplify
 
 
@@ -81,43 +84,77 @@ def _expand(request: Request) -> Sequence[Value]:
     return [expanded(request)] if is_data(request, 1) else _EXPAND(request)
 
 
-def _reshape(request: Request) -> Sequence[Value]:
-    return [reshaped(request)] if is_data(request, 1) else _RESHAPE(request)
-
-
 def _tile(request: Request) -> Sequence[Value]:
     return [request.apply("Tile", request.input(0), repeats=request.sizes(1))]
 
 
+def _reshape(request: Request) -> Sequence[Value]:
+    """An extent of which whole parts are made must be a multiple of these."""
+    if is_data(request, 1):
+        return [reshaped(request)]
+    target = request.extents(1)
+    if target is None:
+        return _RESHAPE(request)
+    data = in_parts(request.importer, request.input(0), target, request.place)
+    return _RESHAPE(replace(request, inputs=(data, *request.inputs[1:])))
+
+
+_MOST_PARTS = 1 << 12
+"""Maximum equal parts of an extent that is known at run time only."""
+
+
 def _split(request: Request) -> Sequence[Value]:
-    """Into parts of the given lengths, or of equal ones; the last may be shorter."""
+    """Into parts of the given lengths, or of equal ones; the last may be shorter. Lengths may be run-time extents."""
     data, rank = request.input(0), len(request.input(0).shape)
     (axis,) = _axes_of(request, [request.integer("axis", 0)], rank)
-    extent = data.shape[axis]
-    lengths = request.ints("split") or request.integers(1)
+    lengths = request.ints("split") or request.extents(1)
     if lengths is None:
-        lengths = _equal_parts(request, request.extent(data, axis))
-    whole = sum(lengths)
-    if min(lengths, default=-1) < 0 or (isinstance(extent, Const) and whole != extent.value):
-        raise request.invalid(f"lengths {lengths} do not make up extent {extent} of dimension {axis} of {data!r}")
+        lengths = _equal_parts(request, data.shape[axis])
+    for length in lengths:
+        if isinstance(length, Expr):
+            request.importer.symbolic.require(length)
+        elif length < 0:
+            raise request.invalid(f"lengths {show(lengths)} of parts are negative")
     if len(lengths) < request.outputs:
         raise request.invalid(f"{len(lengths)} parts for {request.outputs} outputs")
-    starts = [sum(lengths[:n]) for n in range(request.outputs)]
+    ends = [simplified(end) for end in accumulate(map(as_expr, lengths), initial=ZERO)]
+    data = _fitting(request, data, {axis: ends[-1]}, f"lengths {show(lengths)} do not make up")
+    places = [_plain(end) for end in ends]
     return [
-        request.apply("Slice", data, starts=(start,), ends=(start + length,), axes=(axis,), steps=(1,))
-        for start, length in zip(starts, lengths, strict=False)
+        request.apply("Slice", data, starts=(start,), ends=(end,), axes=(axis,), steps=(1,))
+        for start, end in pairwise(places[: request.outputs + 1])
     ]
 
 
-def _equal_parts(request: Request, extent: int) -> tuple[int, ...]:
+def _equal_parts(request: Request, extent: Expr) -> tuple[int | Expr, ...]:
     """From opset 18 on the last part may be shorter."""
     count = max(request.integer("num_outputs", request.outputs), 1)
-    if count > max(extent, request.outputs):
-        raise request.invalid(f"num_outputs is {count}, more than the {extent} elements; give the lengths")
-    if request.opset < 18 and extent % count:
-        raise request.invalid(f"{extent} elements are no {count} equal parts; give the lengths")
-    part = -(-extent // count)
-    return tuple(max(min(part, extent - n * part), 0) for n in range(count))
+    if not isinstance(extent, Const):
+        if count > _MOST_PARTS:
+            raise request.unsupported(f"num_outputs is {count}, more than {_MOST_PARTS}; give the lengths")
+        part = simplified((extent + (count - 1 if request.opset >= 18 else 0)) // count)
+        return (part,) * (count - 1) + (simplified(extent - part * (count - 1)) if request.opset >= 18 else part,)
+    whole = int(extent.value)
+    if count > max(whole, request.outputs):
+        raise request.invalid(f"num_outputs is {count}, more than the {whole} elements; give the lengths")
+    if request.opset < 18 and whole % count:
+        raise request.invalid(f"{whole} elements are no {count} equal parts; give the lengths")
+    part = -(-whole // count)
+    return tuple(max(min(part, whole - n * part), 0) for n in range(count))
+
+
+def _fitting(request: Request, data: Value, extents: Mapping[int, Expr], reason: str) -> Value:
+    """``data`` with these extents by axis, which it must have. Raises ``InvalidModel`` if it never has."""
+    shape = tuple(extents.get(axis, extent) for axis, extent in enumerate(data.shape))
+    fitting = declared(request.importer, data, shape, request.place)
+    for axis, extent in extents.items():
+        if not same_extent(fitting.shape[axis], extent):
+            raise request.invalid(f"{reason} extent {data.shape[axis]} of dimension {axis} of {data!r}")
+    return fitting
+
+
+def _plain(extent: Expr) -> int | Expr:
+    return int(extent.value) if isinstance(extent, Const) else extent
 
 
 def _pad(request: Request) -> Sequence[Value]:
@@ -166,7 +203,7 @@ def _blocks(request: Request) -> tuple[Value, int]:
 def _depth_to_space(request: Request) -> Sequence[Value]:
     data, side = _blocks(request)
     c = request.extent(data, 1)
-    n, _, h, w = (int(extent.value) if isinstance(extent, Const) else extent for extent in data.shape)
+    n, _, h, w = map(_plain, data.shape)
     if c % (side * side):
         raise request.invalid(f"{c} channels of {data!r} are no multiple of {side * side}")
     depth = c // (side * side)
@@ -180,14 +217,15 @@ def _depth_to_space(request: Request) -> Sequence[Value]:
 
 def _space_to_depth(request: Request) -> Sequence[Value]:
     data, side = _blocks(request)
-    n, c, h, w = (request.extent(data, axis) for axis in range(4))
-    if h % side or w % side:
-        raise request.invalid(f"{h} x {w} of {data!r} is not made of blocks of {side} x {side}")
-    rows, columns = h // side, w // side
-    blocks = request.apply("Reshape", data, shape=(n, c, rows, side, columns, side), allow_zero=True)
+    rows, columns = (simplified(extent // side) for extent in data.shape[2:])
+    whole = {2: simplified(rows * side), 3: simplified(columns * side)}
+    data = _fitting(request, data, whole, f"blocks of {side} x {side} do not make up")
+    n, c, *_ = map(_plain, data.shape)
+    height, width = _plain(rows), _plain(columns)
+    blocks = request.apply("Reshape", data, shape=(n, c, height, side, width, side), allow_zero=True)
     perm = (0, 3, 5, 1, 2, 4) if request.text("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
     moved = request.apply("Transpose", blocks, perm=perm)
-    return [request.apply("Reshape", moved, shape=(n, c * side * side, rows, columns), allow_zero=True)]
+    return [request.apply("Reshape", moved, shape=(n, c * side * side, height, width), allow_zero=True)]
 
 
 RULES: Mapping[str, RuleFunction] = {
