@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent
 DOCUMENT = ROOT / "docs" / "performance.md"
 APPENDICES = DOCUMENT.with_name("appendix")
 BENCHMARKS = {"networks": (networks.RESULTS, "Networks, batch 1"), "operators": (operators.RESULTS, "Operators")}
+NARROW = {"bfloat16": networks.BFLOAT16_RESULTS, "int8": networks.INT8_RESULTS}
 
 
 def main() -> None:
@@ -21,8 +22,9 @@ def main() -> None:
     for name, (path, title) in BENCHMARKS.items():
         if path.exists():
             renew(DOCUMENT, APPENDICES / f"{name}.md", name, title, load(path))
-    if networks.BFLOAT16_RESULTS.exists():
-        renew_bfloat16(DOCUMENT, APPENDICES / "networks.md", load(networks.BFLOAT16_RESULTS))
+    for name, path in NARROW.items():
+        if path.exists():
+            renew_narrow(DOCUMENT, APPENDICES / "networks.md", name, load(path))
 
 
 def renew(document: Path, appendix: Path, name: str, title: str, results: Results) -> None:
@@ -42,10 +44,11 @@ def renew(document: Path, appendix: Path, name: str, title: str, results: Result
         page.write_text(splice(page.read_text(), name, "\n\n".join(parts)))
 
 
-def renew_bfloat16(document: Path, appendix: Path, results: Results) -> None:
-    """Put the times of networks in bfloat16 into `document`, and their errors into `appendix`."""
+def renew_narrow(document: Path, appendix: Path, name: str, results: Results) -> None:
+    """Put the times of networks in narrow numbers between the markers of `name` in `document`, and their errors into
+    `appendix`."""
     for page, parts in ((document, [heading(results), *latencies(results)]), (appendix, details(results))):
-        page.write_text(splice(page.read_text(), "bfloat16", "\n\n".join(parts)))
+        page.write_text(splice(page.read_text(), name, "\n\n".join(parts)))
 
 
 if __name__ == "__main__":

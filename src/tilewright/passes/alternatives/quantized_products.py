@@ -13,24 +13,25 @@ from tilewright.base.dtypes import f32, i32
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
-from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.alternatives.integer_products import IN_GROUPS, in_groups
+from tilewright.passes.alternatives.api import Building, Facts, Make, Way
+from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROUPS
 from tilewright.passes.blocks import points
-from tilewright.target.target import Target
 
 _CONVOLUTION, _MATMUL = require("QuantizedConv"), require("QuantizedMatMul")
 
 
 class Scaled:
-    """By ``vpdpbusd``, where it computes the product of the integers."""
+    """In integers, where it takes bytes to compute their product."""
 
     name = "scaled sums of bytes"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op not in (_CONVOLUTION, _MATMUL):
             return
-        for way in IN_GROUPS.ways(_of_integers(node, node.outputs[0].name), facts):
-            yield Way(self.name, way.cycles, make=partial(_scaled, target=facts.target))
+        sums = _of_integers(node, node.outputs[0].name)
+        for way in (*IN_GROUPS.ways(sums, facts), *IN_CHANNELS.ways(sums, facts)):
+            assert way.make is not None, "these make other nodes"
+            yield Way(self.name, way.cycles, make=partial(_scaled, make=way.make))
 
 
 class Dequantized:
@@ -50,15 +51,15 @@ class Dequantized:
 SCALED, DEQUANTIZED = Scaled(), Dequantized()
 
 
-def _of_integers(node: Node, name: str) -> Node:
-    """The product of the integers of ``node``."""
+def _of_integers(node: Node, name: str, addend: Value | None = None) -> Node:
+    """The product of the integers of ``node``, and ``addend``."""
     x, _, x_zero, weight, _, weight_zero = node.inputs[:6]
     op = require("ConvInteger" if node.op == _CONVOLUTION else "MatMulInteger")
-    return make_node(op, [x, weight, x_zero, weight_zero], [name], dict(node.attributes), node.source)
+    return make_node(op, [x, weight, x_zero, weight_zero, addend], [name], dict(node.attributes), node.source)
 
 
-def _scaled(node: Node, building: Building, target: Target) -> None:
-    _Quantized(node, building).scaled(target)
+def _scaled(node: Node, building: Building, make: Make) -> None:
+    _Quantized(node, building).scaled(make)
 
 
 def _dequantized(node: Node, building: Building) -> None:
@@ -72,15 +73,14 @@ class _Quantized:
     node: Node
     building: Building
 
-    def scaled(self, target: Target) -> None:
+    def scaled(self, make: Make) -> None:
         """The sum of integers, scaled; by one factor to the steps of the result, if all its terms are integers."""
         _, x_scale, _, _, weight_scale, *_ = self.node.inputs
-        sums = _of_integers(self.node, self.building.names.fresh(f"{self._result.name}.sums"))
-        in_groups(sums, self.building, target)
-        total, factor = sums.outputs[0], self._add("Mul", x_scale, weight_scale)
         bias, y_scale, y_zero = self._ending
-        if bias is not None and bias.dtype == i32:
-            total, bias = self._add("Add", total, self._by_channel(bias)), None
+        addend, bias = (self._by_channel(bias), None) if bias is not None and bias.dtype == i32 else (None, bias)
+        sums = _of_integers(self.node, self.building.names.fresh(f"{self._result.name}.sums"), addend)
+        make(sums, self.building)
+        total, factor = sums.outputs[0], self._add("Mul", x_scale, weight_scale)
         if bias is None and y_scale is not None:
             factor = self._by_channel(self._add("Div", factor, y_scale))
             self._add("Requantize", total, factor, self._by_channel(y_zero))
