@@ -116,16 +116,14 @@ def quantization_range(lowest: Tensor, highest: Tensor) -> tuple[Tensor, Tensor]
 
 
 @operator("MatMulInteger", FusionKind.CONTRACTION, Trait.COMPOSITE)
-def matmul_integer(
-    a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None, addend: Tensor | None = None
-) -> Tensor:
-    """The product of ``a - a_zero`` and ``b - b_zero`` in i32, ``+ addend`` (broadcast), which wraps around.
+def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    """The product of ``a - a_zero`` and ``b - b_zero`` in i32, which wraps around.
 
     A zero point is one number, or one for each row of ``a`` and each column of ``b``.
     """
     per_row = a_zero is not None and a_zero.ndim == 1 and a.ndim > 1
     rows = tensor((*a_zero.shape, ONE), lambda index: a_zero[index[0]]) if a_zero is not None and per_row else a_zero
-    return _sum(matmul(_centered(a, rows), _centered(b, b_zero)), addend)
+    return matmul(_centered(a, rows), _centered(b, b_zero))
 
 
 @operator("ConvInteger", FusionKind.CONTRACTION, Trait.COMPOSITE)
@@ -134,15 +132,13 @@ def conv_integer(
     weight: Tensor,
     x_zero: Tensor | None = None,
     weight_zero: Tensor | None = None,
-    addend: Tensor | None = None,
     *,
     strides: Sequence[int] | None = None,
     pads: Sequence[int | Expr] | None = None,
     dilations: Sequence[int] | None = None,
     group: int = 1,
 ) -> Tensor:
-    """The convolution of ``x - x_zero`` by ``weight - weight_zero``, ``+ addend`` (broadcast), in i32, which wraps
-    around.
+    """The convolution of ``x - x_zero`` by ``weight - weight_zero`` in i32, which wraps around.
 
     ``x`` has one zero point, which is also its padding; the weight has one, or one for each filter.
     """
@@ -151,15 +147,7 @@ def conv_integer(
         vector, ones = own, (ONE,) * (weight.ndim - 1)
         own = tensor((*vector.shape, *ones), lambda index: vector[index[0]])
     data, filters = _centered(x, x_zero), _centered(weight, own)
-    product = conv(data, filters, strides=strides, pads=pads, dilations=dilations, group=group)
-    return _sum(product, addend)
-
-
-def _sum(product: Tensor, addend: Tensor | None) -> Tensor:
-    if addend is None:
-        return product
-    require_broadcast(addend, product.shape, "The addend")
-    return tensor(product.shape, lambda index: product[index] + element(addend, index))
+    return conv(data, filters, strides=strides, pads=pads, dilations=dilations, group=group)
 
 
 def _centered(x: Tensor, zero: Tensor | None) -> Tensor:

@@ -67,7 +67,7 @@ class InChannels:
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op != _CONVOLUTION or not _has_known_pads(node) or not _has_own_filters(node, facts):
             return
-        yield Way(self.name, cycles(node, facts, 1), make=partial(_in_channels, target=facts.target))
+        yield Way(self.name, cycles(node, facts, 1), make=partial(in_channels, target=facts.target))
 
 
 class InWords:
@@ -140,7 +140,7 @@ def _has_own_filters(node: Node, facts: Facts) -> bool:
     if weight not in facts.constants or not can_be_blocked(data, facts.target):
         return False
     (filters, terms), (channels, group) = weight.shape[:2], (data.shape[1], dict(node.attributes)["group"])
-    return _is_symmetric(weight, zeros, facts) and terms == ONE and channels == filters == const(group)
+    return _is_symmetric(weight, zeros, facts) and terms == ONE and channels == filters == const(int(str(group)))
 
 
 def _is_symmetric(weight: Value, zeros: Value | None, facts: Facts) -> bool:
@@ -151,9 +151,9 @@ def _is_symmetric(weight: Value, zeros: Value | None, facts: Facts) -> bool:
     return zeros in facts.constants and not np.any(facts.constants[zeros].astype(np.int32) - moved)
 
 
-def in_groups(node: Node, building: Building, target: Target) -> None:
-    """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way."""
-    terms = _Terms(node, building)
+def in_groups(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
+    """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way, and add ``addend`` to it."""
+    terms = _Terms(node, building, addend)
     if node.op == _MATMUL:
         terms.subtract(terms.of_product())
         return
@@ -162,8 +162,9 @@ def in_groups(node: Node, building: Building, target: Target) -> None:
     terms.subtract(terms.of_blocks() if in_blocks else terms.of_convolution())
 
 
-def _in_channels(node: Node, building: Building, target: Target) -> None:
-    terms = _Terms(node, building)
+def in_channels(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
+    """The same, where ``InChannels`` has a way."""
+    terms = _Terms(node, building, addend)
     terms.subtract(terms.of_channels(target.lanes(i32.bits)))
 
 
@@ -183,12 +184,14 @@ class _Terms:
 
     node: Node
     building: Building
+    addend: Value | None = None
+    """In i32, broadcast."""
 
     def subtract(self, terms: Iterator[Value]) -> None:
         """The result: the first of ``terms`` without the others, and the addend. Constant terms are taken from that, so
         that one addition remains."""
         result, *others = terms
-        addend = (*self.node.inputs, None, None, None)[4]
+        addend = self.addend
         for term in others:
             if addend is None:
                 result = self._add("Sub", result, term)
