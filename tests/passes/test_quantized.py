@@ -182,9 +182,11 @@ def test_how_convolutions_are_computed() -> None:
     assert "Conv" in kinds(Block().model(), OLD)
 
 
-def test_the_weights_stay_bytes() -> None:
-    compiled = compile_graph(load(Block(channels=64, filters=64).model()), Options(target=BEST))
-    assert sum(array.nbytes for array in compiled.graph.constants.values()) < 2 * 64 * 64 * 9
+@pytest.mark.parametrize("channels", [64, 256])
+def test_the_weights_stay_bytes(channels: int) -> None:
+    """Also where there are as many blocks of channels as channels in a block."""
+    compiled = compile_graph(load(Block(channels=channels, filters=64).model()), Options(target=BEST))
+    assert sum(array.nbytes for array in compiled.graph.constants.values()) < 2 * channels * 64 * 9
     assert any("vpdpbusd_add" in str(kernel.program) for kernel in compiled.kernels)
 
 
