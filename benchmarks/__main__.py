@@ -14,8 +14,10 @@ def main() -> None:
     """Write the zoo, measure, write the page."""
     zoo = [sys.executable, "-m", "benchmarks.zoo", "--folder", str(networks.ZOO)]
     subprocess.run(zoo, check=True)  # in a process of its own: this one needs no torch in memory
+    subprocess.run([sys.executable, "-m", "benchmarks.zoo.quantized", "--folder", str(networks.ZOO)], check=True)
     networks.main(sys.argv[1:])
     networks.main(["--precision", "bf16", "--latency-only", *sys.argv[1:]])
+    networks.main(["--precision", "int8", "--latency-only", *sys.argv[1:]])
     operators.main(sys.argv[1:])
     document.main()
 

@@ -15,6 +15,7 @@ DOCUMENT = ROOT / "docs" / "performance.md"
 APPENDICES = DOCUMENT.with_name("appendix")
 EXPORTED_BY = ("onnx", "onnxruntime", "torch", "torchvision", "timm", "transformers")
 BENCHMARKS = {"networks": (networks.RESULTS, "Networks, batch 1"), "operators": (operators.RESULTS, "Operators")}
+NARROW = {"bfloat16": networks.BFLOAT16_RESULTS, "int8": networks.INT8_RESULTS}
 
 
 def main() -> None:
@@ -22,8 +23,9 @@ def main() -> None:
     for name, (path, title) in BENCHMARKS.items():
         if path.exists():
             renew(DOCUMENT, APPENDICES / f"{name}.md", name, title, load(path))
-    if networks.BFLOAT16_RESULTS.exists():
-        renew_bfloat16(DOCUMENT, APPENDICES / "networks.md", load(networks.BFLOAT16_RESULTS))
+    for name, path in NARROW.items():
+        if path.exists():
+            renew_narrow(DOCUMENT, APPENDICES / "networks.md", name, load(path))
     if exports.RESULTS.exists():
         renew_exports(APPENDICES / "exports.md")
 
@@ -45,10 +47,11 @@ def renew(document: Path, appendix: Path, name: str, title: str, results: Result
         page.write_text(splice(page.read_text(), name, "\n\n".join(parts)))
 
 
-def renew_bfloat16(document: Path, appendix: Path, results: Results) -> None:
-    """Put the times of networks in bfloat16 into `document`, and their errors into `appendix`."""
+def renew_narrow(document: Path, appendix: Path, name: str, results: Results) -> None:
+    """Put the times of networks in narrow numbers between the markers of `name` in `document`, and their errors into
+    `appendix`."""
     for page, parts in ((document, [heading(results), *latencies(results)]), (appendix, details(results))):
-        page.write_text(splice(page.read_text(), "bfloat16", "\n\n".join(parts)))
+        page.write_text(splice(page.read_text(), name, "\n\n".join(parts)))
 
 
 def renew_exports(appendix: Path) -> None:

@@ -5,16 +5,18 @@ Needs the zoo's files (`python -m benchmarks.zoo`) and the extra `bench`. Measur
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
 
 from .compilation import compile_and_load
-from .contest import BFLOAT16, PEERS, Case, run_case
+from .contest import BFLOAT16, INT8, PEERS, Case, run_case
 from .options import add_terms, names, terms_of
 from .results import load, save
 from .tables import report
 from .work import run_shapes, work_of
+from .zoo import quantized_path
 from .zoo.samples import load_samples
 
 NETWORKS = (
@@ -39,6 +41,9 @@ NETWORKS = (
 ZOO = Path("build/zoo")
 RESULTS = Path("benchmarks/results/networks.json")
 BFLOAT16_RESULTS = Path("benchmarks/results/networks_bf16.json")
+INT8_RESULTS = Path("benchmarks/results/networks_int8.json")
+PRECISIONS = {"fp32": (PEERS, RESULTS), "bf16": (BFLOAT16, BFLOAT16_RESULTS), "int8": (INT8, INT8_RESULTS)}
+"""Peers, and where results go."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     terms, results = terms_of(options), load(options.results)
     for name in options.networks:
         case = prepare(name, options.zoo)
+        case = quantized(case, options.zoo) if options.precision == "int8" else case
         for threads in options.threads:
             print(f"{name}, threads: {threads}", flush=True)
             results = results.with_rows(run_case(case, threads, terms))
@@ -69,19 +75,27 @@ def prepare(name: str, zoo: Path) -> Case:
     return Case(name, path, samples, "benchmarks.zoo.catalogue:module_of", work)
 
 
+def quantized(case: Case, zoo: Path) -> Case:
+    """The same network in int8, with the same inputs and exact answers. Raises FileNotFoundError without its file."""
+    path = quantized_path(case.name, zoo)
+    if not path.exists():
+        command = f"python -m benchmarks.zoo.quantized --folder {zoo} {case.name}"
+        raise FileNotFoundError(f"{path} is missing: run `{command}`")
+    return replace(case, model=path, work=case.work.in_bytes())
+
+
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.networks", description="The zoo, peers in turns.")
     parser.add_argument("--networks", type=names, default=list(NETWORKS), help=f"default {','.join(NETWORKS)}")
     parser.add_argument("--latency-only", action="store_true", help="don't time compiling and loading")
     parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
-    parser.add_argument("--results", type=Path, help=f"JSON file, default {RESULTS}, for bf16 {BFLOAT16_RESULTS}")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of peers, default %(default)s")
+    parser.add_argument("--results", type=Path, help=f"JSON file, default {RESULTS}, or one for the precision")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default %(default)s")
     add_terms(parser, seconds=4.0)
     options = parser.parse_args(arguments)
-    is_narrow = options.precision == "bf16"
-    if is_narrow and options.peers == list(PEERS):
-        options.peers = list(BFLOAT16)
-    options.results = options.results or (BFLOAT16_RESULTS if is_narrow else RESULTS)
+    peers, results = PRECISIONS[options.precision]
+    options.peers = list(peers) if options.peers == list(PEERS) else options.peers
+    options.results = options.results or results
     return options
 
 

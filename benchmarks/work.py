@@ -32,6 +32,10 @@ class Work:
     bytes: float
     """Bytes of weights, inputs and outputs, each of which is read or written at least once."""
 
+    def in_bytes(self) -> "Work":
+        """By dot products of bytes: four times as many operations at a time, on weights of a quarter of the size."""
+        return Work(self.flops / 4, self.least / 4, self.bytes / 4)
+
 
 @dataclass(frozen=True, slots=True)
 class Roof:

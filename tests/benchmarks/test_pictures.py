@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.document import APPENDICES, DOCUMENT, renew, renew_bfloat16
+from benchmarks.document import APPENDICES, DOCUMENT, renew, renew_narrow
 from benchmarks.pictures import COLORS, dot_plot
 from benchmarks.results import Results, Row
 from benchmarks.tables import LABELS, splice
@@ -63,7 +63,7 @@ def test_times_in_bfloat16_are_on_the_page_and_errors_beside_it(tmp_path: Path) 
     for page in pages:
         page.write_text("words\n<!-- begin bfloat16 -->\n<!-- end bfloat16 -->\nmore\n")
     rows = [replace(row, peer=f"{row.peer}_bf16") for row in RESULTS.rows if row.peer in ("openvino", "tilewright")]
-    renew_bfloat16(*pages, replace(RESULTS, rows=tuple(rows)))
+    renew_narrow(*pages, "bfloat16", replace(RESULTS, rows=tuple(rows)))
     times, errors = (page.read_text() for page in pages)
     assert "ratio to OpenVINO, bfloat16" in times
     assert "fastest other / Tilewright, bfloat16" in times

@@ -325,6 +325,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "BlockDigits": ([(4, 40)], {"block": 32, "digits": 3}),
         "BlockProducts": (panels, {"columns": 10, "shared": 1}),
         "BlockedDotConvolution": ([(1, 16, 5), (2, 1, 3, 4, 16, 4)], {"filters": 20}),
+        "ChannelConvolution": ([(1, 16, 5), (1, 3, 16)], {}),
         "ChannelGroups": ([(1, 6, 5)], {"before": (1,), "after": (0,), "group": 4}),
         "CumProd": ([(3, 4)], {"axis": 1}),
         "DotConvolution": ([(1, 2, 5, 4), (2, 2, 3, 16, 4)], {"filters": 20}),
@@ -337,7 +338,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),
     }
     shapes, attributes = feeds[name]
-    dtypes = (u8, i8) if "Dot" in name else (f32,) * len(shapes)
+    dtypes = (u8, i8) if "Convolution" in name or "Dot" in name else (f32,) * len(shapes)
     if name == "CodeProducts":
         dtypes = (f32, u8, f32, f32)
     if name == "BlockProducts":

@@ -144,3 +144,16 @@ def test_nan_and_a_scale_of_zero_are_defined() -> None:
 def test_what_breaks_the_rules_is_named(case: NodeCase, message: str) -> None:
     with pytest.raises(InvalidModel, match=rf"node n \({case.op}\).*{message}"):
         importer.load(case.model())
+
+
+@pytest.mark.parametrize("dtype", EIGHT)
+@pytest.mark.parametrize("odd", [False, True])
+def test_what_is_no_number_or_is_between_two(dtype: type, odd: bool) -> None:
+    """NaN becomes 0, halves are rounded to even before the zero point is added; in vectors and remainders."""
+    info = np.iinfo(dtype)
+    halves = np.arange(-600, 601, dtype=np.float32) / 2
+    x = np.concatenate([halves, np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 2**31, 1e-45], np.float32)])
+    zero = np.array((info.min + info.max) // 2 + odd, dtype)
+    whole = np.clip(np.rint(x.astype(np.float64)) + zero, info.min, info.max)
+    expected = np.where(np.isnan(x), 0, whole).astype(dtype)
+    check(NodeCase("QuantizeLinear", [x, np.array(1, np.float32), zero], oracle=lambda *_: [expected]))

@@ -141,6 +141,26 @@ def test_views_are_copied_into_every_reader() -> None:
     )
 
 
+def test_bytes_are_dequantized_where_they_are_read() -> None:
+    scale, rest = value("scale"), value("rest", 4, 6)
+    steps = apply("QuantizeLinear", [rest, scale], "steps")
+    real = apply("DequantizeLinear", [*steps.outputs, scale], "real")
+    product = apply("MatMul", [A, B], "product")
+    total = apply("Add", [product.outputs[0], real.outputs[0]], "total")
+    less = apply("Neg", real.outputs, "less")
+    graph = Graph("g", (A, B, rest, scale), (*total.outputs, *less.outputs), (steps, real, product, total, less), {})
+    groups = fuse(graph)
+    names = ["dequantizelinear_matmul_add", "dequantizelinear_neg", "quantizelinear"]
+    assert sorted(group.name for group in groups) == names
+    random = np.random.default_rng(0)
+    feeds: dict[str, Array] = {v.name: random.random([int(str(e)) for e in v.shape], np.float32) for v in graph.inputs}
+    for result, expected in zip(run(groups, graph, feeds), evaluate_graph(graph, feeds), strict=True):
+        np.testing.assert_array_equal(result, expected)
+    top = apply("ReduceMax", real.outputs, "top", axes=(1,))
+    shared = Graph("g", (A, B, rest, scale), (*total.outputs, *top.outputs), (steps, real, product, total, top), {})
+    assert "quantizelinear_dequantizelinear" in [group.name for group in fuse(shared)], "not all read single elements"
+
+
 def test_producers_of_an_elementwise_group_join_it() -> None:
     left, right = apply("Exp", [A], "left"), apply("Neg", [A], "right")
     total = apply("Add", [left.outputs[0], right.outputs[0]], "total")

@@ -219,6 +219,50 @@ def test_short_sums_are_exact_in_reals(x: type) -> None:
     assert conv.outputs[0].dtype.is_float
 
 
+@pytest.mark.parametrize("open_", ["", "nhw"])
+@pytest.mark.parametrize("channels", [12, 32])
+@pytest.mark.parametrize(("x", "x_zero", "zero"), [(np.uint8, 200, 0), (np.int8, -5, 0), (np.uint8, 0, 128)])
+def test_filters_of_single_channels(x: type, x_zero: int, zero: int, channels: int, open_: str) -> None:
+    """Bytes are widened in registers, if filters have no zero point; blocks may not be full."""
+    data, weight = drawn(x, 2, channels, 9, 7), drawn(np.uint8 if zero else np.int8, channels, 1, 3, 3)
+    zeros = {"xz": np.array(x_zero, x), "wz": np.array(zero, weight.dtype)}
+    moves = {"pads": [1, 0, 2, 1], "strides": [2, 1]}
+    node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], group=channels, **moves)
+    proto = model([node], {"x": data}, ["y"], {"w": weight, **zeros})
+    for name in open_:
+        dim = proto.graph.input[0].type.tensor_type.shape.dim["nchw".index(name)]
+        dim.Clear()
+        dim.dim_param = name
+    padded = np.pad(data.astype(np.int32) - x_zero, [(0, 0), (0, 0), (1, 2), (0, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3))[:, :, ::2]
+    expected = np.einsum("nchwij,cij->nchw", windows, weight[:, 0].astype(np.int32) - zero)
+    (found,) = tilewright.compile(proto).run(None, {"x": data})
+    np.testing.assert_array_equal(found, expected)
+    graph = normalize(load(proto))
+    assert "ChannelConvolution" in [n.op.name for n in expand(graph, facts_of(graph, BEST)).nodes]
+
+
+@pytest.mark.parametrize("zeros", [0, 9])
+@pytest.mark.parametrize("sizes", [(32, 4, 4), (64, 8, 8), (32, 16, 16), (64, 32, 16), (24, 4, 4), (32, 4, 8)])
+def test_groups_of_channels(sizes: tuple[int, int, int], zeros: int) -> None:
+    """Small ones are summed up together, if they fill blocks. ``sizes``: channels; channels, filters of a group."""
+    channels, own, made = sizes
+    group = channels // own
+    data, weight = drawn(np.uint8, 1, channels, 7, 6), drawn(np.int8, group * made, own, 3, 3)
+    constants = {"w": weight, "xz": np.array(100, np.uint8), "wz": np.array(zeros, np.int8)}
+    node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], group=group, pads=[1] * 4)
+    proto = model([node], {"x": data}, ["y"], constants)
+    padded = np.pad(data.astype(np.int32) - 100, [(0, 0), (0, 0), (1, 1), (1, 1)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (2, 3)).reshape(1, group, own, 7, 6, 3, 3)
+    filters = weight.astype(np.int32).reshape(group, made, own, 3, 3) - zeros
+    (found,) = tilewright.compile(proto).run(None, {"x": data})
+    np.testing.assert_array_equal(found, np.einsum("ngchwij,gfcij->ngfhw", windows, filters).reshape(found.shape))
+    graph = normalize(load(proto))
+    names = [n.op.name for n in expand(graph, facts_of(graph, BEST)).nodes]
+    fills = zeros == 0 and sizes not in ((24, 4, 4), (32, 4, 8))
+    assert ("BlockedDotConvolution" in names) is fills
+
+
 def test_how_convolutions_are_computed() -> None:
     def names(case: Window, target: Target) -> list[str]:
         graph = normalize(load(case.model()))

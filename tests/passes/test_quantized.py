@@ -145,6 +145,8 @@ BLOCKS = [
     Block(channels=32, filters=5),
     Block(channels=16, filters=16, group=16),
     Block(channels=32, filters=32, group=2),
+    Block(channels=32, filters=32, group=8, relu=True),
+    Block(channels=24, filters=24, group=2),
 ]
 
 
@@ -174,13 +176,17 @@ def test_how_convolutions_are_computed() -> None:
     assert "Pad" in kinds(Block(channels=24).model())
     assert "Relu" not in kinds(Block(relu=True).model())
     assert "Relu" in kinds(Block(relu=True, zeros=(3, 5)).model())
-    assert "Conv" in kinds(Block(channels=16, filters=16, group=16).model())
+    assert "ChannelConvolution" in kinds(Block(channels=16, filters=16, group=16).model())
+    assert "BlockedDotConvolution" in kinds(Block(channels=32, filters=32, group=2).model())
+    assert "Conv" in kinds(Block(channels=24, filters=24, group=2).model())
     assert "Conv" in kinds(Block().model(), OLD)
 
 
-def test_the_weights_stay_bytes() -> None:
-    compiled = compile_graph(load(Block(channels=64, filters=64).model()), Options(target=BEST))
-    assert sum(array.nbytes for array in compiled.graph.constants.values()) < 2 * 64 * 64 * 9
+@pytest.mark.parametrize("channels", [64, 256])
+def test_the_weights_stay_bytes(channels: int) -> None:
+    """Also where there are as many blocks of channels as channels in a block."""
+    compiled = compile_graph(load(Block(channels=channels, filters=64).model()), Options(target=BEST))
+    assert sum(array.nbytes for array in compiled.graph.constants.values()) < 2 * channels * 64 * 9
     assert any("vpdpbusd_add" in str(kernel.program) for kernel in compiled.kernels)
 
 
@@ -290,3 +296,23 @@ def test_it_is_written_as_it_was_read(block: Block) -> None:
     onnx.checker.check_model(written, full_check=True)
     found, expected = (run_onnxruntime(proto, {"x": block.x}) for proto in (written, block.model()))
     assert np.mean(found[0] != expected[0]) < 0.001
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_what_is_put_together_is_quantized_before(is_shared: bool) -> None:
+    """In the kernels of both convolutions, unless something else reads what they compute."""
+    net = Network()
+    x = net.quantized("x", 0.02)
+    parts = [
+        net.quantized(net.add("Conv", [x, net.weight(f"w{name}", bytes_(16, 16, 1, 1), scales(16))], name), step, zero)
+        for name, step, zero in (("a", 0.1, 7), ("b", 0.2, -9))
+    ]
+    joined = net.quantized(net.add("Concat", parts, "c", axis=1), 0.15, 2)
+    y = net.add("Add", [joined, net.add("Concat", [parts[0], parts[0]], "d", axis=1)], "y") if is_shared else joined
+    proto, feeds = net.model({"x": real(1, 16, 5, 5)}, y), {"x": real(1, 16, 5, 5)}
+    (found,), (other,) = tilewright.compile(proto).run(None, feeds), run_onnxruntime(proto, feeds)
+    assert np.mean(np.abs(found.astype(np.float64) - other.astype(np.float64)) > 1e-3) < 0.01
+    graph = prepare(load(proto))
+    (first, *_) = (node for node in graph.nodes if node.op.name == "Concat")
+    assert (first.outputs[0].dtype.itemsize == 1) is not is_shared
+    assert len(compile_graph(load(proto), Options(target=BEST)).kernels) < 6 or is_shared

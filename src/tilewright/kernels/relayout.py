@@ -366,6 +366,8 @@ def _cuts(op: Compute, layouts: Layouts) -> dict[Var, tuple[int, ...]]:
         at = dict(zip(layouts[source].variables, indices, strict=True))
         for single in filter(None, map(digit, layouts[source].results)):
             for v in free_vars(at[single.var]) & extents.keys() if single.modulus else ():
+                if not _counts_single(at[single.var], v):  # it runs along whole blocks
+                    continue
                 extent, weights = extents[v], {single.scale, single.scale * (single.modulus or 1)} - {1}
                 if isinstance(extent, Const) and all(int(extent.value) % weight == 0 for weight in weights):
                     found.setdefault(v, set()).update(weights)

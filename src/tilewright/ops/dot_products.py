@@ -100,37 +100,74 @@ def blocked_dot_convolution(
     around: Tensor | None = None,
     *,
     filters: int,
+    group: int = 1,
     strides: Sequence[int] | None = None,
     pads: Sequence[int | Expr] | None = None,
     dilations: Sequence[int] | None = None,
 ) -> Tensor:
     """A convolution of ``x [N, C, spatial...]`` (u8), padded with ``around`` (default 0), accumulated in i32.
 
-    ``weight [F/16, C/16, kernel..., 4, 16, 4]`` (i8): blocks of 16 channels, each in four groups of four. The result is
-    ``[N, filters, spatial...]``; padding filters of ``weight`` are not part of it. With channels in blocks of 16, four
-    channels of a group are adjacent in ``x``, and 16 filters in the result.
+    ``weight [F/16, C/group/16, kernel..., 4, 16, 4]`` (i8): blocks of 16 channels, each in four groups of four; if
+    ``group`` is not 1, filters of a group fill blocks, too. The result is ``[N, filters, spatial...]``; padding filters
+    of ``weight`` are not part of it. With channels in blocks of 16, four channels of a group are adjacent in ``x``, and
+    16 filters in the result.
     """
     rank = x.ndim - 2
     if rank < 1 or weight.ndim != rank + 5 or (x.dtype, weight.dtype) != (u8, i8):
         raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: u8, and filters of i8 in blocks are needed")
-    strips, blocks, *kernel, groups, lanes, group = weight.shape
-    width = simplified(groups * group)
-    if not same_extent(x.shape[1], simplified(blocks * width)):
-        raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: it has not {blocks} blocks of {width} channels")
+    strips, blocks, *kernel, parts, lanes, size = weight.shape
+    width, per_group = simplified(parts * size), filters // group
+    if not same_extent(x.shape[1], simplified(blocks * width * group)):
+        wanted = f"{group} * {blocks} blocks of {width} channels"
+        raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: it has not {wanted}")
     if not prove(as_expr(filters) <= strips * lanes, Bounds({})):
         raise BadProgram(f"BlockedDotConvolution by {weight}: there are no {filters} filters")
     sliding = window(x, tuple(kernel), strides, pads, dilations)
     places = sliding.outputs(x.shape[2:])
     source = sliding.padded(x, const(0, u8) if around is None else around[(ZERO,) * around.ndim], places)
-    extents = {"c": blocks, "s": groups, "g": group}
+    extents = {"c": blocks, "s": parts, "g": size}
     block, part, inner = (te.reduce_axis((0, extent), name=name) for name, extent in extents.items())
     taps = sliding.taps()
 
     def body(index: Index) -> Reduction:
         batch, filter_, *outputs = index
-        channel = block.var * width + part.var * group + inner.var
+        channel = block.var * width + part.var * size + inner.var
+        channel = channel if group == 1 else (filter_ // per_group) * (blocks * width) + channel
         left = source[(batch, channel, *sliding.positions(outputs, taps))]
         right = weight[(filter_ // lanes, block.var, *(k.var for k in taps), part.var, filter_ % lanes, inner.var)]
         return te.sum(cast(left, i32) * cast(right, i32), axis=(block, *taps, part, inner))
 
     return tensor((x.shape[0], const(filters), *places), body)
+
+
+@operator("ChannelConvolution", FusionKind.CONTRACTION, Trait.STORES_BLOCKS)
+def channel_convolution(
+    x: Tensor,
+    weight: Tensor,
+    around: Tensor | None = None,
+    *,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int | Expr] | None = None,
+    dilations: Sequence[int] | None = None,
+) -> Tensor:
+    """Each channel of ``x [N, C, spatial...]`` (u8), padded with ``around`` (default 0), by its own filter, in i32.
+
+    ``weight [C/lanes, kernel..., lanes]`` (i8): the filters of ``lanes`` channels side by side, the last padded.
+    """
+    if x.ndim != weight.ndim or x.ndim < 3 or (x.dtype, weight.dtype) != (u8, i8):
+        raise BadProgram(f"ChannelConvolution of {x} by {weight}: u8, and filters of i8 by lanes are needed")
+    blocks, *kernel, lanes = weight.shape
+    if not prove(x.shape[1] <= blocks * lanes, Bounds({})):
+        raise BadProgram(f"ChannelConvolution of {x} by {weight}: there are filters for {blocks} * {lanes} channels")
+    sliding = window(x, tuple(kernel), strides, pads, dilations)
+    places = sliding.outputs(x.shape[2:])
+    source = sliding.padded(x, const(0, u8) if around is None else around[(ZERO,) * around.ndim], places)
+    taps = sliding.taps()
+
+    def body(index: Index) -> Reduction:
+        batch, channel, *outputs = index
+        left = source[(batch, channel, *sliding.positions(outputs, taps))]
+        right = weight[(channel // lanes, *(k.var for k in taps), channel % lanes)]
+        return te.sum(cast(left, i32) * cast(right, i32), axis=taps)
+
+    return tensor((*x.shape[:2], *places), body)

@@ -2,10 +2,11 @@
 
 A group is an anchor and its injective successors up to a post-dominator, so that exactly one value leaves it (Chen et
 al., "TVM", 2018, section 3). Injective nodes used only by one elementwise group join it. Views have no kernels: each
-group that reads through one gets a copy of it. No value is computed twice.
+group that reads through one gets a copy of it. So do elementwise groups that read narrow numbers widened, as bytes that
+are dequantized: reading narrow numbers takes less time than computing them takes. No other value is computed twice.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.names import identifier
@@ -64,6 +65,7 @@ class _Fusion:
         self._producers = graph.producers()
         self._leaving_graph = frozenset(graph.outputs)
         self._views = _views(graph)
+        self._widened = _widened(graph, self._consumers)
         self._taken: set[Value] = set()
 
     def groups(self) -> tuple[Group, ...]:
@@ -84,7 +86,13 @@ class _Fusion:
                 nodes = self._followed(anchor)
                 self._taken.update(node.outputs[0] for node in nodes)
                 grown.append(self._preceded(nodes) if anchor.op.kind is FusionKind.INJECTIVE else self._sorted(nodes))
-        return grown
+        return [kept for kept in map(self._without_unread, grown) if kept]
+
+    def _without_unread(self, nodes: list[Node]) -> list[Node]:
+        """Without values that are widened at the end: their readers do that."""
+        read = {value for node in nodes for value in node.inputs}
+        kept = read | self._leaving_graph
+        return [node for node in nodes if node.outputs[0] not in self._widened or node.outputs[0] in kept]
 
     def _sorted(self, nodes: Iterable[Node]) -> list[Node]:
         return sorted(nodes, key=self._at)
@@ -158,21 +166,26 @@ class _Fusion:
 
     def _views_before(self, nodes: Sequence[Node]) -> list[Node]:
         found: dict[Value, Node] = {}
+        made = {value for node in nodes for value in node.outputs}
+        copied = self._views | self._widened
         stack = list(nodes)
         while stack:
             for value in stack.pop().inputs:
-                if value is not None and value in self._views and value not in found:
-                    found[value] = self._views[value]
-                    stack.append(self._views[value])
+                if value is not None and value in copied and value not in made and value not in found:
+                    found[value] = copied[value]
+                    stack.append(copied[value])
         return list(found.values())
 
     def _leaving(self, nodes: Sequence[Node]) -> tuple[Value, ...]:
         """The values read outside of ``nodes`` (also by a view), or outputs of the graph."""
         members = {node.outputs[0] for node in nodes}
 
+        def is_read_outside(value: Value) -> bool:
+            readers = [reader.outputs[0] for reader in self._consumers.get(value, ())]
+            return any(r not in members or (r in self._widened and is_read_outside(r)) for r in readers)
+
         def leaves(value: Value) -> bool:
-            read_outside = any(reader.outputs[0] not in members for reader in self._consumers.get(value, ()))
-            return read_outside or value in self._leaving_graph
+            return value in self._leaving_graph or (value not in self._widened and is_read_outside(value))
 
         return tuple(value for node in nodes for value in node.outputs if leaves(value))
 
@@ -186,6 +199,18 @@ def _views(graph: Graph) -> dict[Value, Node]:
         if node.op.kind is FusionKind.VIEW and depth <= MAX_VIEWS:
             found.update((value, node) for value in node.outputs)
             depths.update((value, depth) for value in node.outputs)
+    return found
+
+
+def _widened(graph: Graph, consumers: Mapping[Value, Sequence[Node]]) -> dict[Value, Node]:
+    """Numbers that are widened and then only read element by element, and the nodes that widen them."""
+    found: dict[Value, Node] = {}
+    for node in reversed(graph.nodes):
+        result, source = node.outputs[0], node.inputs[0] if node.inputs else None
+        readers = consumers.get(result, ())
+        is_wider = source is not None and source.dtype.itemsize < result.dtype.itemsize
+        if node.op.has(Trait.WIDENS) and is_wider and all(r.op.kind is FusionKind.INJECTIVE for r in readers):
+            found[result] = node
     return found
 
 

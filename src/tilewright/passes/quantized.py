@@ -4,6 +4,8 @@
   and the left operand of dot-product instructions.
 - A value that is dequantized, moved or pooled, and quantized with the same parameters stays in bytes: quantizing what
   was dequantized gives the same bytes, and so does the largest of several.
+- What is put together of dequantized values that nothing else reads, and quantized, is quantized before: where these
+  values are computed. Bytes are put together then.
 - Elements of a dequantized table of constants are dequantized after they are gathered.
 - Products of dequantized operands become ``QuantizedConv`` and ``QuantizedMatMul``, together with the quantization of
   their result; a ``Relu`` between is left out where quantizing saturates at 0. Their alternatives compute them in
@@ -12,7 +14,7 @@
 Constants that are dequantized for any other use are folded afterwards, as before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -40,7 +42,7 @@ def raise_quantized(graph: Graph) -> Graph:
     """``graph`` with operators on quantized values; unused parts remain."""
     if not any(node.op == _DEQUANTIZE for node in graph.nodes):
         return graph
-    return _with_products(_in_bytes(_without_signs(graph)))
+    return _with_products(_in_bytes(_joined_as_bytes(_without_signs(graph))))
 
 
 @dataclass(slots=True)
@@ -123,6 +125,47 @@ def _is_scalar(value: Value | None) -> bool:
     """Whether ``value`` has one element."""
     shape = None if value is None else static(value.shape)
     return shape is not None and prod(shape) == 1
+
+
+# Before they are put together
+
+
+def _joined_as_bytes(graph: Graph) -> Graph:
+    making = _Making(graph)
+    replaced: set[Value] = set()
+    for node in graph.nodes:
+        ending = _quantized_after(node, making)
+        if ending is not None:
+            making.nodes.extend(_quantized_parts(node, ending, making))
+            replaced.add(ending.outputs[0])
+        elif node.outputs[0] not in replaced:
+            making.nodes.append(node)
+    return making.made()
+
+
+def _quantized_after(node: Node, making: _Making) -> Node | None:
+    """What quantizes the elements that ``node`` puts together, if it alone reads them, and ``node`` its operands."""
+    readers = making.readers(node.outputs[0])
+    if not node.op.has(Trait.MOVES) or len(node.inputs) < 2 or len(readers) != 1 or readers[0].op != _QUANTIZE:
+        return None
+    (ending,) = readers
+    parameters = [value for value in ending.inputs[1:] if value is not None]
+    are_known = all(value in making.constants and _is_scalar(value) for value in parameters)
+    is_plain = not dict(ending.attributes).get("block_size")
+    are_own = all(_coded(_producer(v, making)) and v and list(making.readers(v)) == [node] for v in node.inputs)
+    return ending if are_known and is_plain and are_own else None
+
+
+def _quantized_parts(node: Node, ending: Node, making: _Making) -> Iterator[Node]:
+    """The operands of ``node`` quantized as ``ending`` does, and put together in its place."""
+    parts: list[Value] = []
+    for value in node.inputs:
+        assert value is not None, "see `_quantized_after`"
+        name = making.names.fresh(f"{value.name}.requantized")
+        made = make_node(_QUANTIZE, [value, *ending.inputs[1:]], [name], dict(ending.attributes), ending.source)
+        parts.append(made.outputs[0])
+        yield made
+    yield make_node(node.op, parts, [ending.outputs[0].name], dict(node.attributes), node.source)
 
 
 # In bytes

@@ -16,6 +16,7 @@ from tilewright.backend.cpu.places import (
     Spot,
     common_alignment,
 )
+from tilewright.backend.cpu.rounding import dequantized_sum, rounded_sum, rounded_to_byte, rounded_to_steps
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integer, iota, literal, memory_type
 from tilewright.base import dtypes
@@ -68,6 +69,10 @@ class ScalarEmitter:
                 return self._read(source, indices)
             case Cast(Unary(UnaryOp.FLUSH, a), dtypes.bf16) if self._rounds_to_bfloat and a.dtype == dtypes.f32:
                 return self.ops.rounded_to_bfloat(self.value(a))
+            case Cast(a, dtypes.u8 | dtypes.i8 as dtype) if (parts := rounded_sum(a, dtype)) is not None:
+                return rounded_to_byte(self.ops, *map(self.value, parts))
+            case Cast(_, dtypes.f32) if (parts := dequantized_sum(expr)) is not None:
+                return rounded_to_steps(self.ops, *map(self.value, parts))
             case Cast(a, dtype):
                 return self.ops.cast(self.value(a), dtype)
             case Unary(op, a):

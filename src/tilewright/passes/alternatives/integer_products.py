@@ -23,10 +23,11 @@ from tilewright.graph import Array, Node, Value
 from tilewright.kernels.dot_products import LANES, dot_products
 from tilewright.kernels.packing import pack
 from tilewright.ops.operator import Attribute, require
+from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import can_be_blocked, points
 from tilewright.schedule.index_map import IndexMap
-from tilewright.symbolic.expr import ONE
+from tilewright.symbolic.expr import ONE, const
 from tilewright.target.target import Target
 
 Words: TypeAlias = NDArray[np.int32]
@@ -49,9 +50,24 @@ class InGroups:
         a, b, _, b_zero = _operands(node)
         if b not in facts.constants or facts.constants[b].size == 0 or (b_zero and b_zero not in facts.constants):
             return
-        is_matrix = len(a.shape) > 1 and len(b.shape) == 2
-        if is_matrix if node.op == _MATMUL else _is_plain(node):
-            yield Way(self.name, cycles(node, facts, GROUP), make=partial(in_groups, target=facts.target))
+        if node.op == _MATMUL:
+            joined = int(len(a.shape) > 1 and len(b.shape) == 2)
+        else:
+            joined = _joined(node, facts) if _has_known_pads(node) else 0
+        if joined:
+            yield Way(self.name, joined * cycles(node, facts, GROUP), make=partial(in_groups, target=facts.target))
+
+
+class InChannels:
+    """Convolutions of each channel by a filter of its own, without zero points of filters: sums of words, of bytes that
+    are widened in registers."""
+
+    name = "sums by channel"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op != _CONVOLUTION or not _has_known_pads(node) or not _has_own_filters(node, facts):
+            return
+        yield Way(self.name, cycles(node, facts, 1), make=partial(in_channels, target=facts.target))
 
 
 class InWords:
@@ -74,7 +90,7 @@ class InReals:
             yield Way(self.name, cycles(node, facts, 1), make=_in_reals)
 
 
-IN_GROUPS, IN_REALS, IN_WORDS = InGroups(), InReals(), InWords()
+IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS = InGroups(), InChannels(), InReals(), InWords()
 
 _LARGEST_TERM = 255 * 255
 _EXACT = 1 << 24
@@ -96,23 +112,60 @@ def cycles(node: Node, facts: Facts, group: int) -> float:
     return sum_cycles(products // group, points(b.shape) // group, facts.target)
 
 
-def _is_plain(node: Node) -> bool:
-    """Whether all filters read all channels, and pads are known."""
-    attributes = dict(node.attributes)
-    pads = attributes["pads"]
-    is_whole = isinstance(pads, tuple) and all(isinstance(pad, int) and pad >= 0 for pad in pads)
-    return is_whole and attributes["group"] == 1
+def _joined(node: Node, facts: Facts) -> int:
+    """How many groups of channels are summed up as one, with zeros for the others, so that groups fill blocks; 0 if
+    that is not possible."""
+    data, weight, _, zeros = _operands(node)
+    group, result = dict(node.attributes)["group"], node.outputs[0]
+    if group == 1:
+        return 1
+    channels, filters = (static(value.shape[1:2]) for value in (data, result))
+    are_blocks = can_be_blocked(data, facts.target) and can_be_blocked(result, facts.target)
+    if channels is None or filters is None or not are_blocks or not _is_symmetric(weight, zeros, facts):
+        return 0
+    own, made = channels[0] // int(str(group)), filters[0] // int(str(group))
+    if own % LANES == 0 and made % LANES == 0:
+        return 1
+    return LANES // own if 1 < own == made and LANES % own == 0 and channels[0] % LANES == 0 else 0
 
 
-def in_groups(node: Node, building: Building, target: Target) -> None:
-    """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way."""
-    terms = _Terms(node, building)
+def _has_known_pads(node: Node) -> bool:
+    pads = dict(node.attributes)["pads"]
+    return isinstance(pads, tuple) and all(isinstance(pad, int) and pad >= 0 for pad in pads)
+
+
+def _has_own_filters(node: Node, facts: Facts) -> bool:
+    """Whether each channel has a filter, which is known and has no zero point, and channels can be in blocks."""
+    data, weight, _, zeros = _operands(node)
+    if weight not in facts.constants or not can_be_blocked(data, facts.target):
+        return False
+    (filters, terms), (channels, group) = weight.shape[:2], (data.shape[1], dict(node.attributes)["group"])
+    return _is_symmetric(weight, zeros, facts) and terms == ONE and channels == filters == const(int(str(group)))
+
+
+def _is_symmetric(weight: Value, zeros: Value | None, facts: Facts) -> bool:
+    """Whether a known ``weight``, as signed bytes, has no zero points."""
+    moved = _HALF if weight.dtype == u8 else 0
+    if zeros is None:
+        return moved == 0
+    return zeros in facts.constants and not np.any(facts.constants[zeros].astype(np.int32) - moved)
+
+
+def in_groups(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
+    """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way, and add ``addend`` to it."""
+    terms = _Terms(node, building, addend)
     if node.op == _MATMUL:
         terms.subtract(terms.of_product())
         return
     data, result = node.inputs[0], node.outputs[0]
     in_blocks = data is not None and can_be_blocked(data, target) and can_be_blocked(result, target)
     terms.subtract(terms.of_blocks() if in_blocks else terms.of_convolution())
+
+
+def in_channels(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
+    """The same, where ``InChannels`` has a way."""
+    terms = _Terms(node, building, addend)
+    terms.subtract(terms.of_channels(target.lanes(i32.bits)))
 
 
 def _in_words(node: Node, building: Building) -> None:
@@ -131,12 +184,21 @@ class _Terms:
 
     node: Node
     building: Building
+    addend: Value | None = None
+    """In i32, broadcast."""
 
     def subtract(self, terms: Iterator[Value]) -> None:
-        """The result: the first of ``terms`` without the others."""
+        """The result: the first of ``terms`` without the others, and the addend. Constant terms are taken from that, so
+        that one addition remains."""
         result, *others = terms
+        addend = self.addend
         for term in others:
-            result = self._add("Sub", result, term)
+            if addend is None:
+                result = self._add("Sub", result, term)
+            else:
+                addend = self._add("Sub", addend, term)
+        if addend is not None:
+            self._add("Add", result, addend)
         self.building.finish(self.node)
 
     def product_in_words(self) -> Value:
@@ -195,13 +257,25 @@ class _Terms:
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
         filters, channels, *kernel = words.shape
         data, around = self._unsigned(x), self._around(x, x_zero)
-        whole = data
-        if missing := -channels % LANES:
+        whole, of_blocks = data, words.astype(np.int8)
+        attributes = dict(self.node.attributes)
+        if attributes["group"] != 1 and channels < LANES:
+            of_blocks, attributes["group"] = _joined_groups(of_blocks), filters // LANES
+        elif missing := -channels % LANES:
             after = (0, missing, *(0 for _ in kernel))
             whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
-        packed = self._constant(_packed_blocks(words.astype(np.int8)))
+        packed = self._constant(_packed_blocks(of_blocks))
+        yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes)
+        yield from self._of_zeros(words, data, around)
+
+    def of_channels(self, lanes: int) -> Iterator[Value]:
+        """The convolution of each channel, and one number for each filter."""
+        x, weight, x_zero, _ = _operands(self.node)
+        words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
+        data, around = self._unsigned(x), self._around(x, x_zero)
+        packed = self._constant(_by_lanes(words.astype(np.int8)[:, 0], lanes))
         moves = {name: value for name, value in self.node.attributes if name != "group"}
-        yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **moves)
+        yield self._add("ChannelConvolution", data, packed, around, **moves)
         yield from self._of_zeros(words, data, around)
 
     def _of_zeros(self, words: Words, data: Value, around: Value | None) -> Iterator[Value]:
@@ -300,6 +374,24 @@ def _packed_blocks(weight: Array) -> Array:
     split = whole.reshape(-1, LANES, whole.shape[1] // LANES, LANES // GROUP, GROUP, *kernel)
     taps = range(5, split.ndim)
     return np.ascontiguousarray(split.transpose(0, 2, *taps, 3, 1, 4))
+
+
+def _joined_groups(weight: Array) -> Array:
+    """``[F, c, kernel...]`` of groups of ``c`` channels and filters as ``[F, 16, kernel...]``: with zeros for the
+    channels of other groups."""
+    filters, own, *kernel = weight.shape
+    made = np.zeros((filters, LANES, *kernel), weight.dtype)
+    for filter_ in range(filters):
+        first = filter_ % LANES // own * own
+        made[filter_, first : first + own] = weight[filter_]
+    return made
+
+
+def _by_lanes(weight: Array, lanes: int) -> Array:
+    """``[C, kernel...]`` as ``[C/lanes, kernel..., lanes]``."""
+    channels, *kernel = weight.shape
+    whole = np.pad(weight, [(0, -channels % lanes), *((0, 0) for _ in kernel)])
+    return np.ascontiguousarray(np.moveaxis(whole.reshape(-1, lanes, *kernel), 1, -1))
 
 
 def _packed(b: Array) -> Array:

@@ -11,7 +11,7 @@ from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.group_by_group import GROUP_BY_GROUP
 from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
-from tilewright.passes.alternatives.integer_products import IN_GROUPS, IN_REALS, IN_WORDS
+from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROUPS, IN_REALS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES, SEPARATE_PHASES
 from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
@@ -22,7 +22,7 @@ from tilewright.target.target import Target
 BUILT_IN: tuple[Alternative, ...] = (
     *(DIRECT, INSIDE_TAPS, GROUP_BY_GROUP, AXIS_BY_AXIS),
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, F2, F3, F4),
-    *(IN_GROUPS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
+    *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS),
 )
 """Equally cheap ones are preferred in this order."""

@@ -2,35 +2,37 @@
 
 The sum of integers is exact, and its terms of zero points and bias are integers, too. If the result is quantized, one
 factor scales the sum to its steps: it is rounded once, as ``QLinearConv`` is. Without dot-product instructions, f32 is
-faster than integers; and so it is for few channels of each filter.
+faster than integers, but for filters of single channels.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from tilewright.base.dtypes import f32, i32
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.alternatives.integer_products import IN_GROUPS, in_groups
+from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROUPS, in_channels, in_groups
 from tilewright.passes.blocks import points
-from tilewright.target.target import Target
 
 _CONVOLUTION, _MATMUL = require("QuantizedConv"), require("QuantizedMatMul")
 
 
 class Scaled:
-    """By ``vpdpbusd``, where it computes the product of the integers."""
+    """In integers, where it takes bytes to compute their product."""
 
     name = "scaled sums of bytes"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op not in (_CONVOLUTION, _MATMUL):
             return
-        for way in IN_GROUPS.ways(_of_integers(node, node.outputs[0].name), facts):
-            yield Way(self.name, way.cycles, make=partial(_scaled, target=facts.target))
+        sums = _of_integers(node, node.outputs[0].name)
+        for alternative, make in ((IN_GROUPS, in_groups), (IN_CHANNELS, in_channels)):
+            for way in alternative.ways(sums, facts):
+                yield Way(self.name, way.cycles, make=partial(_scaled, sums=partial(make, target=facts.target)))
 
 
 class Dequantized:
@@ -50,6 +52,12 @@ class Dequantized:
 SCALED, DEQUANTIZED = Scaled(), Dequantized()
 
 
+class Sums(Protocol):
+    """Adds the nodes that compute a product of integers and add ``addend`` to it."""
+
+    def __call__(self, node: Node, building: Building, *, addend: Value | None) -> None: ...
+
+
 def _of_integers(node: Node, name: str) -> Node:
     """The product of the integers of ``node``."""
     x, _, x_zero, weight, _, weight_zero = node.inputs[:6]
@@ -57,8 +65,8 @@ def _of_integers(node: Node, name: str) -> Node:
     return make_node(op, [x, weight, x_zero, weight_zero], [name], dict(node.attributes), node.source)
 
 
-def _scaled(node: Node, building: Building, target: Target) -> None:
-    _Quantized(node, building).scaled(target)
+def _scaled(node: Node, building: Building, sums: Sums) -> None:
+    _Quantized(node, building).scaled(sums)
 
 
 def _dequantized(node: Node, building: Building) -> None:
@@ -72,15 +80,14 @@ class _Quantized:
     node: Node
     building: Building
 
-    def scaled(self, target: Target) -> None:
+    def scaled(self, sums: Sums) -> None:
         """The sum of integers, scaled; by one factor to the steps of the result, if all its terms are integers."""
         _, x_scale, _, _, weight_scale, *_ = self.node.inputs
-        sums = _of_integers(self.node, self.building.names.fresh(f"{self._result.name}.sums"))
-        in_groups(sums, self.building, target)
-        total, factor = sums.outputs[0], self._add("Mul", x_scale, weight_scale)
         bias, y_scale, y_zero = self._ending
-        if bias is not None and bias.dtype == i32:
-            total, bias = self._add("Add", total, self._by_channel(bias)), None
+        addend, bias = (self._by_channel(bias), None) if bias is not None and bias.dtype == i32 else (None, bias)
+        product = _of_integers(self.node, self.building.names.fresh(f"{self._result.name}.sums"))
+        sums(product, self.building, addend=addend)
+        total, factor = product.outputs[0], self._add("Mul", x_scale, weight_scale)
         if bias is None and y_scale is not None:
             factor = self._by_channel(self._add("Div", factor, y_scale))
             self._add("Requantize", total, factor, self._by_channel(y_zero))

@@ -39,6 +39,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "BlockDigits": _COMPILED,
     "BlockProducts": _COMPILED,
     "BlockedDotConvolution": _COMPILED,
+    "ChannelConvolution": _COMPILED,
     "ChannelGroups": _COMPILED,
     "CodeProducts": _COMPILED,
     "CumProd": _NEWER,
