@@ -14,7 +14,7 @@ def copied(rows: int, columns: int, *, across: bool = False) -> te.TeSchedule:
     y = te.compute((rows, columns), lambda i, j: x[j, i] if across else x[i, j], name="Y")
     s = te.create_schedule(y)
     _, j = y.op.axis
-    outer, inner = s[y].split(j, factor=16)
+    inner = s[y].split(j, factor=16)[1]
     s[y].vectorize(inner)
     return s
 

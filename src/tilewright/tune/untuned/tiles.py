@@ -46,7 +46,9 @@ class Untiled:
 
         Raises ``Unsupported`` if an index is no sum of axes, or if the sketch does not tile the block so.
         """
-        parts = {var: self._parts(axis, var, is_summed, decisions) for axis, var, is_summed in self.axes}
+        parts: dict[Expr, Sequence[tuple[LoopAround, int]]] = {
+            var: self._parts(axis, var, is_summed, decisions) for axis, var, is_summed in self.axes
+        }
         loops = tuple(loop for loop in self._loops(parts, decisions) if loop.extent > 1)
         summed = {loop.var for _, var, is_summed in self.axes if is_summed for loop, _ in parts[var]}
         reducing = frozenset(loop.var for loop in loops if loop.var in summed)
