@@ -16,6 +16,7 @@ LABELS = {
     "tvm_metaschedule": "TVM, MetaSchedule",
     "tilewright": "Tilewright",
     "tilewright_searched": "Tilewright, searched",
+    "tilewright_by_class": "Tilewright, by class",
     "tilewright_sketches": "Tilewright, tuned in sketches",
     "tilewright_templates": "Tilewright, tuned in templates",
     "tilewright_all": "Tilewright, tuned in all spaces",

@@ -24,12 +24,12 @@ from ..processes import Spec
 from ..results import Results, Row, load, save
 from ..tables import failures, heading, latency_table
 from ..zoo.samples import Sample
-from .candidates import analytic, searched
+from .candidates import analytic, by_class, searched
 from .programs import PROGRAMS, Outputs, Program
 
 RESULTS = Path("benchmarks/results/unseen.json")
 FACTORIES = "benchmarks.unseen.candidates"
-ANALYTIC, SEARCHED = "tilewright", "tilewright_searched"
+ANALYTIC, SEARCHED, BY_CLASS = "tilewright", "tilewright_searched", "tilewright_by_class"
 PYTORCH = ("torch_eager", "torch_compile")
 MOST_ERROR = 1e-4
 """Of an output's largest element: what is farther off computes something else."""
@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     slot = options.seconds / ROUNDS
     terms = Terms(Plan(ROUNDS, slot, warm_up=slot / 4), tuple(peers()), lock=options.lock)
     ways: Ways = {ANALYTIC: analytic}
+    if options.by_class:
+        ways[BY_CLASS] = by_class
     if options.search:
         ways[SEARCHED] = partial(searched, minutes=options.minutes, threads=options.threads)
     results = load(options.json)
@@ -120,6 +122,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=names, default=list(PROGRAMS), help=f"default {','.join(PROGRAMS)}")
     parser.add_argument("--threads", type=int, default=1, help="default %(default)s")
     parser.add_argument("--minutes", type=float, default=2.0, help="of search per program, default %(default)s")
+    parser.add_argument("--by-class", action="store_true", help="also the analytic choice without sketches")
     parser.add_argument("--no-search", dest="search", action="store_false", help="the analytic choice alone")
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="of timing per peer and program, default %(default)s"

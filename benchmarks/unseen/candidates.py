@@ -5,8 +5,10 @@ inference mode, torch.compile's as one graph of fixed shapes. All take the same 
 """
 
 from tilewright import te
+from tilewright.cost.analytic import schedule
 from tilewright.runtime.loading import load
 from tilewright.runtime.memory import aligned_copy
+from tilewright.target.target import Target
 
 from ..candidates import Feeds, Session, load_feeds
 from .programs import Outputs
@@ -15,6 +17,12 @@ from .programs import Outputs
 def analytic(outputs: Outputs) -> te.TeSchedule:
     """The compiler's own choice; nothing is measured."""
     return te.autoschedule(outputs)
+
+
+def by_class(outputs: Outputs) -> te.TeSchedule:
+    """What the analytic model makes of the classes of kernels that it knows, without sketches."""
+    made = te.create_schedule(outputs)
+    return made.scheduled(schedule(made.schedule, Target.host()))
 
 
 def searched(outputs: Outputs, minutes: float, threads: int) -> te.TeSchedule:

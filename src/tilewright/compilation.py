@@ -20,7 +20,6 @@ from tilewright.base.remedies import by_bounds
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
-from tilewright.cost.analytic import schedule
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
@@ -50,6 +49,7 @@ from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.target.target import Target
 from tilewright.tune.recorded import Recorded
+from tilewright.tune.untuned import schedule
 from tilewright.tune.ways import times_of
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
@@ -388,7 +388,7 @@ def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned
     """The kernel scheduled by the best record, or by the analytic choice."""
     found = None if tuned is None else tuned.find(naive)
     if found is None:
-        return ScheduledKernel(naive, schedule(Schedule(naive), target), (), constants)
+        return ScheduledKernel(naive, schedule(naive, target), (), constants)
     return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds)
 
 

@@ -10,7 +10,7 @@ from benchmarks.contest import Terms
 from benchmarks.harness import Plan
 from benchmarks.results import Results, load
 from benchmarks.unseen import __main__ as runner
-from benchmarks.unseen.__main__ import ANALYTIC, SEARCHED, report, run_program
+from benchmarks.unseen.__main__ import ANALYTIC, BY_CLASS, SEARCHED, report, run_program
 from benchmarks.unseen.candidates import analytic
 from benchmarks.unseen.in_numpy import Array
 from benchmarks.unseen.programs import PROGRAMS, Normal, Outputs, Program
@@ -85,10 +85,13 @@ def test_the_runner_prints_a_table_and_keeps_the_rows(
 ) -> None:
     monkeypatch.setattr(runner, "peers", tuple)
     path = tmp_path / "rows.json"
-    runner.main(["--only", "distances", "--no-search", "--seconds", "0", "--json", str(path)])
-    assert "| distances |" in capsys.readouterr().out
-    (row,) = load(path).rows
-    assert (row.case, row.threads, row.peer, row.failure) == ("distances", 1, ANALYTIC, "")
+    runner.main(["--only", "wave3d", "--no-search", "--by-class", "--seconds", "0", "--json", str(path)])
+    assert "| wave3d |" in capsys.readouterr().out
+    rows = load(path).rows
+    assert [(row.case, row.threads, row.peer, row.failure) for row in rows] == [
+        ("wave3d", 1, ANALYTIC, ""),
+        ("wave3d", 1, BY_CLASS, ""),
+    ]
 
 
 def test_unknown_programs_are_named(capsys: pytest.CaptureFixture[str]) -> None:

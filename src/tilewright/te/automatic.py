@@ -7,7 +7,6 @@ from typing import Annotated
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadProgram
 from tilewright.base.search import Model, Spaces
-from tilewright.cost.analytic import schedule
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.sketch import SketchRule
 from tilewright.target.target import Target
@@ -16,6 +15,7 @@ from tilewright.te.stage import TeSchedule, create_schedule
 from tilewright.tensor.ir import Tensor
 from tilewright.tune.kernel import MOST_MINUTES, tune_kernel
 from tilewright.tune.strategy import Models, Searches
+from tilewright.tune.untuned import schedule
 
 
 @checked(BadProgram)
@@ -46,7 +46,7 @@ def autoschedule(
     """
     made, chosen = create_schedule(outputs, name, inputs=inputs, dims=dims), target_of(target)
     if not trials and not minutes:
-        return made.scheduled(schedule(made.schedule, chosen))
+        return made.scheduled(schedule(made.naive, chosen))
     tuned = tune_kernel(
         made.naive,
         trials=trials or None,

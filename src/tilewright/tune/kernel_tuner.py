@@ -14,7 +14,6 @@ import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.search import Model, Search, Spaces
-from tilewright.cost.analytic import schedule
 from tilewright.kernels.dot_products import all_dot_products
 from tilewright.measure.job import Form, Job, Timing
 from tilewright.measure.row import State
@@ -26,6 +25,7 @@ from tilewright.tune.models.model import Measured
 from tilewright.tune.models.rater import Reporting
 from tilewright.tune.recorded import CONFIRMING, CONFIRMING_AGAIN, SEARCHING
 from tilewright.tune.strategy import Models, Searches, rater_of, searcher_of
+from tilewright.tune.untuned import schedule
 
 QUICK = Timing(repeats=3, least_seconds=0.001, hopeless=2.0)
 CAREFUL = Timing(repeats=10, least_seconds=0.004)
@@ -278,7 +278,7 @@ class KernelTuner:
 
     def _analytic(self) -> Schedule:
         """What the compiler does where nothing was measured."""
-        return schedule(Schedule(self.space.naive), self.space.target)
+        return schedule(self.space.naive, self.space.target)
 
     def _job(self, scheduled: Schedule, seed: int, timing: Timing) -> Job:
         trace, target = scheduled.trace.to_json(), str(self.space.target)

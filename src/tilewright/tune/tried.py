@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tilewright.base.errors import TilewrightError
-from tilewright.cost.analytic import schedule
 from tilewright.loops.program import Program
 from tilewright.measure.row import Record, State
-from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 from tilewright.tune.recorded import CONFIRMING, SEARCHING, named
+from tilewright.tune.untuned import schedule
 
 
 class Became(Enum):
@@ -68,7 +67,7 @@ class Tried:
 def _analytic(naive: Program, target: Target) -> str | None:
     """The analytic choice; None for a program of a foreign file that has none."""
     try:
-        return schedule(Schedule(named(naive)), target).trace.to_json()
+        return schedule(named(naive), target).trace.to_json()
     except TilewrightError:
         return None
 

@@ -7,7 +7,6 @@ for ``passes.choose``, which then decides for the whole graph at once, as it doe
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from tilewright.cost.analytic import schedule
 from tilewright.graph import Graph, Node
 from tilewright.loops.program import Program
 from tilewright.measure.job import Job
@@ -16,11 +15,11 @@ from tilewright.measure.row import Record, State
 from tilewright.passes.alternatives import Facts
 from tilewright.passes.alternatives.routes import Route, Step
 from tilewright.passes.choose import Choices, Copy, Problem, Times
-from tilewright.schedule.schedule import Schedule
 from tilewright.tune.kernel_tuner import CAREFUL
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import COMPARING, named
 from tilewright.tune.tasks import copying, form, is_static, nodes_with_routes
+from tilewright.tune.untuned import schedule
 
 WORTH_MEASURING = 4.0
 """Alternatives whose estimate exceeds the best one by this factor are not measured."""
@@ -75,7 +74,7 @@ class WayTuner:
 
     def _job(self, step: Step) -> Job:
         naive = named(step.naive)
-        scheduled = schedule(Schedule(naive), self._target)
+        scheduled = schedule(naive, self._target)
         cold = step.weights if self._between else ()
         timing = replace(CAREFUL, cold=cold, between_bytes=self._between if cold else 0)
         trace = scheduled.trace.to_json()

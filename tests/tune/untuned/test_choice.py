@@ -1,0 +1,83 @@
+"""The choice without measurements: sketches where no class is known, and the analytic choice elsewhere."""
+
+import numpy as np
+import pytest
+
+from tests.sketch.programs import matmul, max_pool, product_of_rows, smoothed_twice
+from tilewright import te
+from tilewright.cost.analytic import schedule as analytic
+from tilewright.loops.ir import LoopKind
+from tilewright.loops.program import Program
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, all_blocks, loops_of
+from tilewright.symbolic.expr import ONE
+from tilewright.target.target import Target
+from tilewright.tensor.ir import Tensor
+from tilewright.tune.features.cycles import program_cycles
+from tilewright.tune.untuned import schedule
+
+TARGET = Target.parse("x86_64,znver4,l1=32K,l2=1M,l3=32M,cores=2")
+
+
+def naive(output: Tensor) -> Program:
+    return te.create_schedule(output).program
+
+
+SHAPE = (96, 128)
+
+
+@pytest.fixture(scope="module")
+def rows() -> Tensor:
+    """Rows by rows: without packing, lanes would be gathered."""
+    return product_of_rows(*SHAPE[:1], *SHAPE)
+
+
+@pytest.fixture(scope="module")
+def chosen(rows: Tensor) -> Schedule:
+    return schedule(naive(rows), TARGET)
+
+
+def test_what_no_class_is_for_is_scheduled_by_a_sketch(rows: Tensor, chosen: Schedule) -> None:
+    own = analytic(Schedule(naive(rows)), TARGET)
+    assert program_cycles(chosen.program, TARGET) < 0.5 * program_cycles(own.program, TARGET)
+
+
+def test_it_computes_the_same(rows: Tensor, chosen: Schedule) -> None:
+    kernel = te.build(te.create_schedule(rows).scheduled(chosen), threads=2)
+    a, b = (np.random.default_rng(seed).standard_normal(SHAPE).astype(np.float32) for seed in (0, 1))
+    np.testing.assert_allclose(kernel(a, b), a @ b.T, rtol=1e-4, atol=1e-4)
+
+
+def test_autoschedule_makes_the_same_choice(rows: Tensor, chosen: Schedule) -> None:
+    assert te.autoschedule(rows, TARGET).trace.to_json() == chosen.trace.to_json()
+
+
+def test_outer_loops_are_parallel(chosen: Schedule) -> None:
+    first, *_ = [loop for loop in loops_of(chosen.program, BlockRef("C")) if loop.extent != ONE]
+    assert first.kind is LoopKind.PARALLEL
+
+
+@pytest.mark.parametrize("output", [matmul(128, 128, 160), max_pool(65, 3)], ids=["product", "window"])
+def test_what_the_analytic_model_knows_stays(output: Tensor) -> None:
+    program = naive(output)
+    assert schedule(program, TARGET).trace.to_json() == analytic(Schedule(program), TARGET).trace.to_json()
+
+
+def test_short_programs_stay() -> None:
+    program = naive(product_of_rows(16, 16, 64))
+    assert schedule(program, TARGET).trace.to_json() == analytic(Schedule(program), TARGET).trace.to_json()
+
+
+def test_run_time_extents_stay() -> None:
+    n = te.var("n")
+    a, b = te.placeholder((n, 512), name="A"), te.placeholder((512, 512), name="B")
+    r = te.reduce_axis((0, 512), "r")
+    program = naive(te.compute((n, 512), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C"))
+    assert schedule(program, TARGET).trace.to_json() == analytic(Schedule(program), TARGET).trace.to_json()
+
+
+def test_a_stencil_is_not_computed_again_for_each_neighbour() -> None:
+    program = naive(smoothed_twice(256, 512))
+    (*_, first, last) = all_blocks(schedule(program, TARGET).program.body)
+    assert first.name != last.name
+    assert len(all_blocks(analytic(Schedule(program), TARGET).program.body)) == 1
