@@ -21,6 +21,7 @@ from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import Shape, simplified, static
 from tilewright.passes.checks import known_ranges, numbered, without_known_checks
 from tilewright.passes.fuse import Group
+from tilewright.passes.index_tables import index_tables, without_tables
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import ONE, Expr, Var
@@ -106,11 +107,12 @@ class Lowering:
         """All that the kernel of a group depends on: its values by number, and their facts."""
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
         ranges = known_ranges(group.inputs, self._laid_out.graph)
+        tables = index_tables(group.inputs, self._laid_out.graph)
         made = (value for node in group.nodes for value in node.outputs)
         numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
         weights, stored = self._laid_out.weights(group.nodes), self._laid_out.stored
         entering = [
-            (v.dtype, stored(v), v.shape, v in constants, v in weights, layouts.get(v), ranges.get(v))
+            (v.dtype, stored(v), v.shape, v in constants, v in weights, layouts.get(v), ranges.get(v), tables.get(v))
             for v in group.inputs
         ]
         steps = [
@@ -146,6 +148,8 @@ def to_kernel(
     leaving = (*group.outputs, *unblocked)
     results, stored_as = _narrowed([made[value] for value in leaving], leaving, inputs, group, laid_out)
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
+    tables = index_tables([v for v in group.inputs if seen[v] == v], graph)
+    results = without_tables(results, {inputs[value]: table for value, table in tables.items()})
     constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     dissolved = dissolve_views(results, constants)
     if any(value in layouts for value in (*group.outputs, *unblocked)):

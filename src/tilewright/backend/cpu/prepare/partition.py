@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.backend.cpu.prepare.guards import Guard, Guards
+from tilewright.backend.cpu.prepare.guards import LIMITS, Guard, Guards
 from tilewright.base import dtypes
 from tilewright.loops.ir import NOTHING, Alloc, Call, If, Loop, LoopKind, Region, Seq, Stmt, Store, Stores
 from tilewright.loops.visit import children, seq, substitute, walk, with_children
@@ -287,14 +287,15 @@ _DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.MOD})
 
 
 def _index(expr: Expr, bounds: Bounds) -> Expr:
-    """Simplified if it has a division; sums are collected later, for all accesses."""
-    return simplify(expr, bounds) if _divides(expr) else expr
+    """Simplified if facts may remove operations; sums are collected later, for all accesses."""
+    return simplify(expr, bounds) if _is_reducible(expr) else expr
 
 
-def _divides(expr: Expr) -> bool:
-    if isinstance(expr, Binary) and expr.op in _DIVISIONS:
+def _is_reducible(expr: Expr) -> bool:
+    """Whether what is known of positions may remove a division or a limit in ``expr``."""
+    if isinstance(expr, Binary) and (expr.op in _DIVISIONS or (expr.op in LIMITS and not expr.has_reads)):
         return True
-    return any(map(_divides, expr.operands()))
+    return any(map(_is_reducible, expr.operands()))
 
 
 def _value(expr: Expr, bounds: Bounds) -> Expr:
