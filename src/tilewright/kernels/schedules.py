@@ -163,7 +163,9 @@ def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
 def _schedule_squares(s: Schedule, block: BlockRef, crossed: int, width: int, parallel: bool) -> None:
     """Square tiles of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
     loops = [ref(loop) for loop in loops_of(s.program, block)]
-    loops[crossed], lanes = s.split(loops[crossed], (None, width))
+    extent = extent_of(s, loops[crossed])
+    whole = even(extent, width)  # guarded lanes would be stored one by one
+    loops[crossed], lanes = s.split(loops[crossed], (None, width if extent % whole else whole))
     loops[-1], rows = s.split(loops[-1], (None, even(extent_of(s, loops[-1]), width)))
     s.reorder(*loops, rows, lanes)
     s.unroll(rows)
@@ -192,7 +194,7 @@ def vectorize_last(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
 
 
 def fitted(extent: int, lanes: int) -> int:
-    """The most of ``lanes``, a half or a quarter of them with which hardly any are idle in the last of ``extent`` steps."""
+    """The most of ``lanes``, a half or a quarter of them with which hardly any are idle at the end of ``extent``."""
     choices = [lanes // parts for parts in (1, 2, REGISTERS) if lanes % parts == 0]
     used = {choice: -(-extent // choice) * choice for choice in choices}
     return next(choice for choice in choices if used[choice] <= MOST_IDLE * min(used.values()))

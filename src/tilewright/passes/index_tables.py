@@ -66,7 +66,7 @@ def _may_index(dtype: DType) -> bool:
 
 def index_table(array: Array) -> IndexTable | None:
     """``array`` as arithmetic; None if it has no such form, or negative elements."""
-    if array.ndim not in (1, 2) or not 1 < array.shape[0] or not 0 < array.size <= MOST_ELEMENTS:
+    if array.ndim not in (1, 2) or array.shape[0] <= 1 or not 0 < array.size <= MOST_ELEMENTS:
         return None
     table = array.reshape(len(array), -1).astype(np.int64)
     if table.shape[1] > MOST_COLUMNS or table.min() < 0 or table.max() > np.iinfo(np.int32).max:

@@ -229,13 +229,19 @@ def _simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
     """A leaf statement."""
     match stmt:
         case Store():
-            return _stored(stmt, bounds)
+            made = _stored(stmt, bounds)
+            return NOTHING if keeps_itself(made) else made
         case Stores(stores):
             return Stores(tuple(_stored(store, bounds) for store in stores))
         case Call(kind, callee, args, outputs):
             return Call(kind, callee, tuple(_region(region, bounds) for region in args), outputs)
         case _:
             return stmt
+
+
+def keeps_itself(store: Store) -> bool:
+    """Whether ``store`` writes what is there, such as a sum that leaves out its term."""
+    return store.value == Read(store.buffer, store.indices)
 
 
 def _stored(store: Store, bounds: Bounds) -> Store:
