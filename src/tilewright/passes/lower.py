@@ -9,6 +9,7 @@ from tilewright.base.exact import Exact
 from tilewright.cost.model import panel_width
 from tilewright.graph import Value
 from tilewright.kernels.dot_tiles import groups_of, whole_columns
+from tilewright.kernels.groups import split_groups
 from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
@@ -169,6 +170,7 @@ def to_kernel(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
     stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
+    stored = split_groups(outputs, stored)
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
     if packings is None:
