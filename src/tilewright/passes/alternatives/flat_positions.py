@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from tilewright.cost.kernels import pass_cycles
+from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import Reads
+from tilewright.passes.blocks import Reads, points
 from tilewright.symbolic.expr import const
 
 _CONVOLUTION, _RESHAPE = require("Conv"), require("Reshape")
@@ -31,9 +33,14 @@ class FlatPositions:
         if found is None:
             return
         alone = replace(facts, constants={**facts.constants, found.weight: found.taps}, may_be_blocked=set[Value]())
+        # Elementwise operators after it do not share its kernel: they read and write the result once more.
+        result, machine = node.outputs[0], facts.target.machine
+        moved = Work(0, 0, 2 * result.dtype.itemsize * points(result.shape))
+        more = machine.kernel_start + pass_cycles(moved, facts.target)
         for way in alone.ways(found.convolution):
             if not way.is_blocked and way.make is None:
-                yield replace(way, algorithm=self.name, reads=Reads.PLAIN, make=partial(_make, found, way))
+                cycles, make = way.cycles + more, partial(_make, found, way)
+                yield replace(way, algorithm=self.name, cycles=cycles, reads=Reads.PLAIN, make=make)
 
 
 FLAT_POSITIONS = FlatPositions()
