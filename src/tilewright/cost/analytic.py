@@ -28,6 +28,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary
+from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 from tilewright.target.target import Target
@@ -115,10 +116,10 @@ def _padded_rows(s: Schedule, target: Target) -> frozenset[str]:
         taps, roles = [axis for axis in reader.axes if axis.kind is IterKind.REDUCE], window(reader)
         if roles is None or others or Extents(s.program.dims).points(taps) <= target.machine.unrolled_taps:
             continue
-        lanes, sliding = reader.axes[roles.vector].var, {axis.var for axis in taps}
-        starts = [free_vars(region.ranges[-1][0]) for region in reader.reads if region.buffer == block.writes[0].buffer]
-        if any(lanes in used and used & sliding for used in starts):
-            found.add(block.writes[0].buffer.name)
+        lanes, data = reader.axes[roles.vector].var, block.writes[0].buffer
+        starts = [polynomial(region.ranges[-1][0]) for region in reader.reads if region.buffer == data]
+        if any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
+            found.add(data.name)
     return frozenset(found)
 
 
