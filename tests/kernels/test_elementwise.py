@@ -3,7 +3,7 @@
 import pytest
 
 from tilewright import te
-from tilewright.kernels.schedules import schedule_elementwise
+from tilewright.kernels.schedules import fitted, schedule_elementwise
 from tilewright.loops.ir import Loop, LoopKind
 from tilewright.loops.lower import lower
 from tilewright.loops.visit import walk
@@ -47,3 +47,17 @@ def test_what_is_moved_or_broadcast_is_not(columns: int) -> None:
 def test_unless_registers_would_be_mostly_empty() -> None:
     assert vectorized(3, moved=True) == 36
     assert vectorized(3, broadcast=True) == 36
+
+
+@pytest.mark.parametrize(("columns", "expected"), [(80, 16), (96, 32), (93, 32), (128, 64), (1000, 64)])
+def test_few_lanes_are_idle_at_the_end_of_a_row(columns: int, expected: int) -> None:
+    assert fitted(columns, LANES) == expected
+
+
+def test_vectors_of_a_period_are_written_out() -> None:
+    """Each element three times: the lanes of a vector read the same places as those of the third one after it."""
+    a = te.placeholder((8, 40), name="a")
+    s = Schedule(lower([te.compute((8, 120), lambda y, x: a[y, x // 3], name="r")], name="r", inputs=[a]))
+    schedule_elementwise(s, BlockRef("r"), LANES, parallel=False)
+    loops = [(n.kind, str(n.extent)) for n in walk(s.program.body) if isinstance(n, Loop)]
+    assert loops[-2:] == [(LoopKind.UNROLLED, "3"), (LoopKind.VECTORIZED, "16")]

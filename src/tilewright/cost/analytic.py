@@ -27,7 +27,8 @@ from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Unary
+from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary
+from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 from tilewright.target.target import Target
@@ -48,7 +49,8 @@ def open_space(s: Schedule, target: Target) -> Nests:
     if is_recurrent(s.program):
         return recurrence(s, target)
     anchor, stages = _anchor(s), first_stages(s)
-    inline_all(s, keep=_computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _expensive_shared(s) | stages)
+    kept = _computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _padded_rows(s, target)
+    inline_all(s, keep=kept | _expensive_shared(s) | stages)
     drop_unread(s)
     sums = BlockSums.of(s, target, target.machine.parallel_work)
     if sums is not None:
@@ -103,6 +105,22 @@ def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
         return frozenset()
     computed = [b for b in _before(s, anchor) if not (isinstance(b.body, Store) and isinstance(b.body.value, Read))]
     return frozenset(b.writes[0].buffer.name for b in computed)
+
+
+def _padded_rows(s: Schedule, target: Target) -> frozenset[str]:
+    """Padded data that a large window slides over along its lanes: their masks would be made anew for each tap."""
+    found: set[str] = set()
+    padded = [b for b in all_blocks(s.program.body) if isinstance(b.body, Store) and isinstance(b.body.value, Select)]
+    for block in padded:
+        (reader, *others) = consumers(s.program, block) or (block,)
+        taps, roles = [axis for axis in reader.axes if axis.kind is IterKind.REDUCE], window(reader)
+        if roles is None or others or Extents(s.program.dims).points(taps) <= target.machine.unrolled_taps:
+            continue
+        lanes, data = reader.axes[roles.vector].var, block.writes[0].buffer
+        starts = [polynomial(region.ranges[-1][0]) for region in reader.reads if region.buffer == data]
+        if any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
+            found.add(data.name)
+    return frozenset(found)
 
 
 def _before(s: Schedule, anchor: BlockRef) -> tuple[Block, ...]:
@@ -179,6 +197,7 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None
     if nest is not None:
+        yield from (elementwise(s, other, target) for other in _before(s, nest.anchor))
         yield nest
         return
     for block in blocks:
@@ -190,7 +209,8 @@ def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:
     """A reduction over windows, if ``block`` is one: tiles in registers; small windows may be unrolled."""
     roles = window(block)
     blocks = all_blocks(s.program.body)
-    if roles is None or blocks[0].name != block.name or len(blocks) > 2 or reduces_rows(block):
+    behind = len(blocks) - len(_before(s, BlockRef(block.name)))
+    if roles is None or behind > 2 or reduces_rows(block):
         return None
     taps = Extents(s.program.dims).points(axis for axis in block.axes if axis.kind is IterKind.REDUCE)
     anchor = BlockRef(block.name)

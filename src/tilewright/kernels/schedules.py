@@ -6,11 +6,13 @@ complete and can be replayed.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from math import prod
+from functools import partial
+from itertools import chain
+from math import lcm, prod
 
 from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.transposes import crossed_axis
-from tilewright.loops.ir import Alloc, Block, Loop, Region
+from tilewright.loops.ir import Alloc, Block, Loop, Region, Store
 from tilewright.loops.memory import LOCAL
 from tilewright.schedule.combiner import has_combiner
 from tilewright.schedule.compute_inline import is_unread
@@ -18,9 +20,11 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, loops_of, walk
 from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import Const, Var
+from tilewright.symbolic.expr import Binary, Const, Expr, Var
 from tilewright.symbolic.linear import polynomial
-from tilewright.symbolic.traversal import free_vars
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars, reads_in
+from tilewright.symbolic.traversal import walk as walk_expr
 from tilewright.target.machine import ENOUGH_CHUNKS
 
 REGISTERS = 4
@@ -30,6 +34,10 @@ A shape of schedules, and no figure of a processor: how many lanes a loop has is
 MOSTLY_EMPTY = 4
 """Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around: a quarter of
 a register is called full, whatever its width."""
+MOST_IDLE = 1.15
+"""Relative extra work of lanes that are idle at the end of a row, for which there are more of them at a time."""
+MOST_WRITTEN_OUT = 8
+"""Maximum number of vectors that are written out so that each has a pattern of its own: their code must be fetched."""
 RUN_TIME = 1 << 30
 """In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
 from it (``GUESSED_EXTENT``)."""
@@ -100,11 +108,14 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     loops = _free_loops(s, block)
     if not loops:
         return
+    period = _period(block_at(s.program, block).stmt)
     contiguous, joined = _contiguous_axes(block_at(s.program, block).stmt), 1
     while len(loops) > 1 and extent_of(s, loops[-1]) < (width if joined < contiguous else width // MOSTLY_EMPTY):
         loops[-2:] = [s.fuse(loops[-2], loops[-1])]
         joined += 1
-    outer = [*loops[:-1], *vectorize_last(s, loops[-1], lanes)]
+    in_periods = joined == 1 and lanes % period != 0 and extent_of(s, loops[-1]) >= width * period
+    vectorize = partial(_vectorize_periods, period=period) if in_periods else vectorize_last
+    outer = [*loops[:-1], *vectorize(s, loops[-1], width if in_periods else lanes)]
     if parallel:
         _spread(s, outer)
 
@@ -152,7 +163,9 @@ def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
 def _schedule_squares(s: Schedule, block: BlockRef, crossed: int, width: int, parallel: bool) -> None:
     """Square tiles of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
     loops = [ref(loop) for loop in loops_of(s.program, block)]
-    loops[crossed], lanes = s.split(loops[crossed], (None, width))
+    extent = extent_of(s, loops[crossed])
+    whole = even(extent, width)  # guarded lanes would be stored one by one
+    loops[crossed], lanes = s.split(loops[crossed], (None, width if extent % whole else whole))
     loops[-1], rows = s.split(loops[-1], (None, even(extent_of(s, loops[-1]), width)))
     s.reorder(*loops, rows, lanes)
     s.unroll(rows)
@@ -175,9 +188,47 @@ def vectorize_last(s: Schedule, loop: LoopRef, lanes: int) -> list[LoopRef]:
     if extent_of(s, loop) <= lanes:
         s.vectorize(loop)
         return []
-    outer, inner = s.split(loop, (None, lanes))
+    outer, inner = s.split(loop, (None, fitted(extent_of(s, loop), lanes)))
     s.vectorize(inner)
     return [outer]
+
+
+def fitted(extent: int, lanes: int) -> int:
+    """The most of ``lanes``, a half or a quarter of them with which hardly any are idle at the end of ``extent``."""
+    choices = [lanes // parts for parts in (1, 2, REGISTERS) if lanes % parts == 0]
+    used = {choice: -(-extent // choice) * choice for choice in choices}
+    return next(choice for choice in choices if used[choice] <= MOST_IDLE * min(used.values()))
+
+
+def _vectorize_periods(s: Schedule, loop: LoopRef, lanes: int, period: int) -> list[LoopRef]:
+    """Vectors of ``lanes`` iterations of ``loop``, of which ``period`` are written out; returns the loop around them.
+
+    A vector after so many others reads elements as far apart as the first: its lanes are permuted, not gathered.
+    """
+    outer, inner = s.split(loop, (None, lanes * period))
+    vectors, inner = s.split(inner, (None, lanes))
+    s.unroll(vectors)
+    s.vectorize(inner)
+    return [outer]
+
+
+def _period(block: Block) -> int:
+    """Along the last axis, after how many elements what divides positions by small numbers starts anew."""
+    reads = reads_in(block.body.value) if isinstance(block.body, Store) else ()
+    parts = chain.from_iterable(walk_expr(index) for read in reads for index in read.indices)
+    last = block.axes[-1].var
+    divisors = (_divisor(part) for part in parts if last in free_vars(part))
+    period = lcm(*divisors)
+    return period if 1 <= period <= MOST_WRITTEN_OUT else 1
+
+
+def _divisor(index: Expr) -> int:
+    """What ``index`` is divided by; 1 if it is no quotient or remainder."""
+    match index:
+        case Binary(BinaryOp.FLOORDIV | BinaryOp.MOD, _, Const(int(divisor))):
+            return divisor
+        case _:
+            return 1
 
 
 def extent_of(s: Schedule, loop: LoopRef) -> int:
@@ -213,8 +264,8 @@ def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool)
     if has_parts and extent_of(s, last) == 1:
         _reduce_in_lanes(s, block, spatial, lanes, parallel)
         return
-    others = [loop for loop in spatial if loop != last]
-    outer, inner = s.split(last, (None, lanes))
+    others, extent = [loop for loop in spatial if loop != last], extent_of(s, last)
+    outer, inner = s.split(last, (None, extent if extent <= lanes else fitted(extent, lanes)))
     s.reorder(*others, outer, *reduced, inner)
     s.vectorize(inner)
     if parallel:
@@ -326,7 +377,8 @@ def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
     Loops over elements that lie side by side are joined first, if the last one does not fill the lanes.
     """
     _join_reducing(s, block, lanes)
-    width = min(lanes, 1 << (extent_of(s, _reducing_loop(s, block)).bit_length() - 1))
+    extent = extent_of(s, _reducing_loop(s, block))
+    width = min(fitted(extent, lanes), 1 << (extent.bit_length() - 1))
     while width >= REGISTERS:
         _, inner = s.split(_reducing_loop(s, block), (None, width))
         s.rfactor(inner, 0)

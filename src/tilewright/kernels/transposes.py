@@ -7,6 +7,7 @@ stores (``backend/cpu/transposition.py``).
 from tilewright.loops.ir import Block, Store
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Binary, Const, Expr, Read, Var
+from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, walk
 
@@ -38,14 +39,14 @@ def crossed_axis(block: Block, width: int) -> int | None:
 def _side_by_side(index: Expr, width: int) -> Var | None:
     """The variable along which elements at ``index`` are contiguous, ``width`` at a time."""
     match index:
-        case Var():
-            return index
-        case Binary(BinaryOp.ADD | BinaryOp.SUB, Var() as var, Const()):
-            return var
         case Binary(BinaryOp.MOD, Var() as var, Const(int(modulus))) if modulus % width == 0:
             return var
         case _:
-            return None
+            match [(monomial, factor) for monomial, factor in polynomial(index).items() if monomial]:
+                case [((Var() as var,), 1)]:
+                    return var
+                case _:
+                    return None
 
 
 def _extent(extent: Expr) -> int:

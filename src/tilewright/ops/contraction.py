@@ -7,7 +7,7 @@ from tilewright.ops.batches import aligned
 from tilewright.ops.build import Index, accumulator, narrowed, tensor
 from tilewright.ops.operator import Attributes, Batch, BatchAxis, FusionKind, operator
 from tilewright.ops.shapes import broadcast, element, require_broadcast, same_extent
-from tilewright.symbolic.expr import Expr, cast, const
+from tilewright.symbolic.expr import ONE, ZERO, Expr, cast, const
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
@@ -40,12 +40,16 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
     wide = accumulator(a.dtype)
 
-    def body(index: Index) -> Reduction:
+    def term(index: Index, inner: Expr) -> Expr:
         outer, rest = index[: len(batch)], index[len(batch) :]
         row, column = rest[: len(rows)], rest[len(rows) :]
-        left = element(a, (*outer, *row, k.var))
-        right = element(b, (*outer, k.var, *column)) if b.ndim > 1 else b[k]
-        return te.sum(cast(left, wide) * cast(right, wide), axis=k)
+        left = element(a, (*outer, *row, inner))
+        right = element(b, (*outer, inner, *column)) if b.ndim > 1 else b[inner]
+        return cast(left, wide) * cast(right, wide)
+
+    def body(index: Index) -> Expr | Reduction:
+        # A sum of one term is none: its result is written row by row, not in tiles.
+        return term(index, ZERO) if a.shape[-1] == ONE else te.sum(term(index, k.var), axis=k)
 
     return narrowed(tensor((*batch, *rows, *columns), body), a.dtype)
 

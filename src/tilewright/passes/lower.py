@@ -9,6 +9,7 @@ from tilewright.base.exact import Exact
 from tilewright.cost.model import panel_width
 from tilewright.graph import Value
 from tilewright.kernels.dot_tiles import groups_of, whole_columns
+from tilewright.kernels.groups import split_groups
 from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
@@ -21,6 +22,7 @@ from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import Shape, number_at, simplified, static
 from tilewright.passes.checks import known_ranges, numbered, without_known_checks
 from tilewright.passes.fuse import Group
+from tilewright.passes.index_tables import index_tables, without_tables
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import ONE, Expr, Var
@@ -109,11 +111,12 @@ class Lowering:
         """All that the kernel of a group depends on: its values by number, and their facts."""
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
         ranges = known_ranges(group.inputs, self._laid_out.graph)
+        tables = index_tables(group.inputs, self._laid_out.graph)
         made = (value for node in group.nodes for value in node.outputs)
         numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
         weights, stored = self._laid_out.weights(group.nodes), self._laid_out.stored
         entering = [
-            (v.dtype, stored(v), v.shape, v in constants, v in weights, layouts.get(v), ranges.get(v))
+            (v.dtype, stored(v), v.shape, v in constants, v in weights, layouts.get(v), ranges.get(v), tables.get(v))
             for v in group.inputs
         ]
         steps = [
@@ -156,6 +159,8 @@ def to_kernel(
     leaving = (*group.outputs, *unblocked)
     results, stored_as = _narrowed([made[value] for value in leaving], leaving, inputs, group, laid_out)
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
+    tables = index_tables([v for v in group.inputs if seen[v] == v], graph)
+    results = without_tables(results, {inputs[value]: table for value, table in tables.items()})
     constants = {inputs[v]: v for v in group.inputs if v in graph.constants and seen[v] == v}
     dissolved = dissolve_views(results, constants)
     if any(value in layouts for value in (*group.outputs, *unblocked)):
@@ -175,6 +180,7 @@ def to_kernel(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
     stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
+    stored = split_groups(outputs, stored)
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
     if packings is None:

@@ -115,8 +115,8 @@ class Machine:
     """Relative slowdown of sums over channels in plain layout with full rows, compared with full blocks."""
     sum_by_strides: float = 0.3
     """The same for each step of the stride along rows beyond the first: lanes are permuted, or gathered."""
-    groups_by_rows: float = 3.0
-    """The same if filters of several groups share no loads."""
+    groups_by_rows: float = 1.2
+    """The same for convolutions in groups: the filters of a group are fewer."""
     gathered_channels: float = 15.0
     """Relative slowdown of blocks of filters in which lanes read channels that lie apart."""
     window_by_rows: float = 2.8

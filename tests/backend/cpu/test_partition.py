@@ -184,3 +184,31 @@ def test_rows_of_a_tile_without_a_known_end_are_guarded_in_the_last_tile_only() 
         for length in (0, 1, 3, 4, 5, 8, 11):
             data = np.random.default_rng(length).standard_normal((length, 16)).astype(np.float32)
             np.testing.assert_array_equal(run_native(s.program, {"a": data})[0], data * 2)
+
+
+def thirds() -> Program:
+    """Each element three times, from the first third of the one before on; at the end, the last one."""
+    row = te.placeholder((COLUMNS,), name="row")
+    places = te.compute((3 * COLUMNS,), lambda x: row[maximum(minimum((x + 1) // 3, COLUMNS - 1), 0)], name="thirds")
+    return lower([places], name="thirds", inputs=[row])
+
+
+def test_positions_are_limited_at_the_ends_only() -> None:
+    s = Schedule(thirds())
+    _, lanes = s.split(s.get_loops("thirds")[0], (None, LANES - 1))
+    s.vectorize(lanes)
+
+    def limits(stmt: Stmt) -> int:
+        match stmt:
+            case Loop(extent=extent, body=body, kind=LoopKind.SERIAL):
+                return int(str(extent)) * limits(body)
+            case Store(_, _, value):
+                found = (node for node in walk_expr(value) if isinstance(node, Binary))
+                return int(any(node.op in (BinaryOp.MIN, BinaryOp.MAX) for node in found))
+            case _:
+                return sum(map(limits, children(stmt)))
+
+    assert limits(prepare(s.program).body) == 1
+    row = np.arange(COLUMNS, dtype=np.float32)
+    expected = row[np.minimum((np.arange(3 * COLUMNS) + 1) // 3, COLUMNS - 1)]
+    np.testing.assert_array_equal(run_native(s.program, {"row": row})[0], expected)

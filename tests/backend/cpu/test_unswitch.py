@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests.backend.cpu.support import run_native
 from tilewright import te
 from tilewright.backend.cpu.prepare import prepare
+from tilewright.base.dtypes import f32
 from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.loops.ir import Loop, LoopKind, Stmt, Store
 from tilewright.loops.lower import lower
@@ -15,7 +16,7 @@ from tilewright.loops.program import Program
 from tilewright.loops.visit import children, walk
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef
-from tilewright.symbolic.expr import Expr, Select
+from tilewright.symbolic.expr import Expr, Read, Select, const, equal
 from tilewright.symbolic.traversal import walk as walk_expr
 from tilewright.target.machine import ENOUGH_CHUNKS
 
@@ -100,3 +101,26 @@ def test_results_are_those_of_numpy(channels: list[int], rows: int, parallel: bo
     feeds = {f"p{place}": part for place, part in enumerate(given_parts)}
     (result,) = run_native(program, feeds, threads=2)
     np.testing.assert_array_equal(result, expected)
+
+
+def test_terms_that_are_left_out_take_no_loop() -> None:
+    """A sum over every second tap: for the others, the loop over channels would store what is there."""
+    x, w = te.placeholder((9, 40), name="x"), te.placeholder((9, 40, LANES), name="w")
+    tap, channel = te.reduce_axis((0, 9), name="tap"), te.reduce_axis((0, 40), name="channel")
+    factor = te.select(equal(tap.var % 2, 0), const(1.0, f32), const(0.0, f32))
+
+    def term(lane: Expr) -> Expr:
+        return x[tap, channel] * w[tap, channel, lane] * factor
+
+    total = te.compute((LANES,), lambda lane: te.sum(term(lane), axis=(tap, channel)), name="total")
+    s = Schedule(lower([total], name="taps", inputs=[x, w]))
+    lane, *taps = s.get_loops("total")
+    s.reorder(*taps, lane)
+    s.vectorize(lane)
+    s.skip_zeros("total")
+    given = {t.name: np.random.default_rng(0).standard_normal([int(str(e)) for e in t.shape]) for t in (x, w)}
+    arrays = {name: array.astype(np.float32) for name, array in given.items()}
+    expected = np.einsum("tc,tcl->l", arrays["x"][::2], arrays["w"][::2])
+    np.testing.assert_allclose(run_native(s.program, arrays)[0], expected, rtol=1e-5, atol=1e-5)
+    stores = [node for node in walk(prepare(s.program).body) if isinstance(node, Store)]
+    assert stores and not any(store.value == Read(store.buffer, store.indices) for store in stores)

@@ -1,20 +1,23 @@
 """Convolutions in a few groups, transposed ones too, as one convolution for each group, whose results are joined.
 
-A block of filters that several groups share reads other channels in each lane, and filters of different groups share no
-loads by rows. Alone, each group is a convolution like any other. Depthwise ones, and groups that fill blocks or are
-blocked like their data, are computed directly.
+A block of filters that several groups share reads other channels in each lane, and by rows, the filters of a group may
+be too few for a register tile. Alone, each group is a convolution like any other. Depthwise ones, and groups that fill
+blocks or are blocked like their data, are computed directly.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
+from tilewright.cost.kernels import pass_cycles
+from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import mixes_channels, points, width_of
 from tilewright.symbolic.expr import const
+from tilewright.target.target import Target
 
 MOST_GROUPS = 8
 """More groups would be more kernels than the time of each is worth."""
@@ -37,12 +40,19 @@ class GroupByGroup:
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
         best = min(alone.ways(parts[0].convolution), key=lambda way: way.cycles)
         own = [_named(best.name, alone.ways(part.convolution)) for part in parts]
-        moved = (points(data.shape) + points(result.shape)) / width_of(result, target)
-        cycles = len(parts) * best.cycles + target.machine.copy_cycles * moved
+        copied = [data, result, *[result] * best.is_blocked]  # cut, joined, and brought to rows before
+        cycles = len(parts) * best.cycles + sum(_copying(value, target) for value in copied)
         yield Way(self.name, cycles, make=partial(_make, parts, own), errors=best.errors)
 
 
 GROUP_BY_GROUP = GroupByGroup()
+
+
+def _copying(value: Value, target: Target) -> float:
+    """Cycles of a copy: of its vectors, or of reading and writing what no cache holds."""
+    size, machine = points(value.shape), target.machine
+    moved = pass_cycles(Work(0, 0, 2 * value.dtype.itemsize * size), target)
+    return max(machine.copy_cycles * size / width_of(value, target), moved)
 
 
 @dataclass(frozen=True, slots=True)

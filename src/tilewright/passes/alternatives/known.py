@@ -9,6 +9,7 @@ from tilewright.passes.alternatives.api import Alternative, Facts
 from tilewright.passes.alternatives.attention import IN_BLOCKS, WITH_SCORES
 from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
 from tilewright.passes.alternatives.direct import DIRECT
+from tilewright.passes.alternatives.flat_positions import FLAT_POSITIONS
 from tilewright.passes.alternatives.group_by_group import GROUP_BY_GROUP
 from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
 from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROUPS, IN_REALS, IN_WORDS
@@ -20,7 +21,7 @@ from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
-    *(DIRECT, INSIDE_TAPS, GROUP_BY_GROUP, AXIS_BY_AXIS),
+    *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS),
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, F2, F3, F4),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS),

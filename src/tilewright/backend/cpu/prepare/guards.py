@@ -7,9 +7,12 @@ from functools import reduce
 from tilewright.base.identity import ByIdentity
 from tilewright.loops.ir import If, Loop, Stmt, Store
 from tilewright.loops.visit import children
-from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Select, Var
+from tilewright.symbolic.expr import ZERO, Binary, Const, Expr, Read, Select, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import conjuncts, substitute, walk
+
+LIMITS = frozenset({BinaryOp.MIN, BinaryOp.MAX})
+"""Operations that limit a position to an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,15 @@ class Guards:
             yield from (guard.within(stmt) for guard in inside) if isinstance(stmt, Loop) else inside
 
 
-def _choices(value: Expr) -> Expr:
-    """The position-dependent (not data-dependent) selections in ``value``, with zeros for all selected values."""
+def _choices(value: Expr, *, is_index: bool = False) -> Expr:
+    """The position-dependent (not data-dependent) selections in ``value``, with zeros for all selected values.
+
+    A limit of the index of a read (``is_index``) selects, too: the nearest element at the end of a row.
+    """
     if isinstance(value, Select) and not value.condition.has_reads:
         return Select(value.condition, _choices(value.a), _choices(value.b))
-    inside = [found for operand in value.operands() if (found := _choices(operand)) != ZERO]
-    return reduce(lambda one, other: Binary(BinaryOp.MAX, one, other), inside) if inside else ZERO
+    inside = [_choices(operand, is_index=is_index or isinstance(value, Read)) for operand in value.operands()]
+    if is_index and isinstance(value, Binary) and value.op in LIMITS and not value.has_reads:
+        inside.append(Select(value.a <= value.b, ZERO, ZERO))
+    found = [choices for choices in inside if choices != ZERO]
+    return reduce(lambda one, other: Binary(BinaryOp.MAX, one, other), found) if found else ZERO

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.backend.cpu.prepare.guards import Guard, Guards
+from tilewright.backend.cpu.prepare.guards import LIMITS, Guard, Guards
 from tilewright.base import dtypes
 from tilewright.loops.ir import NOTHING, Alloc, Call, If, Loop, LoopKind, Region, Seq, Stmt, Store, Stores
 from tilewright.loops.visit import children, seq, substitute, walk, with_children
@@ -229,13 +229,19 @@ def _simplified(stmt: Stmt, bounds: Bounds) -> Stmt:
     """A leaf statement."""
     match stmt:
         case Store():
-            return _stored(stmt, bounds)
+            made = _stored(stmt, bounds)
+            return NOTHING if keeps_itself(made) else made
         case Stores(stores):
             return Stores(tuple(_stored(store, bounds) for store in stores))
         case Call(kind, callee, args, outputs):
             return Call(kind, callee, tuple(_region(region, bounds) for region in args), outputs)
         case _:
             return stmt
+
+
+def keeps_itself(store: Store) -> bool:
+    """Whether ``store`` writes what is there, such as a sum that leaves out its term."""
+    return store.value == Read(store.buffer, store.indices)
 
 
 def _stored(store: Store, bounds: Bounds) -> Store:
@@ -287,14 +293,15 @@ _DIVISIONS = frozenset({BinaryOp.FLOORDIV, BinaryOp.MOD})
 
 
 def _index(expr: Expr, bounds: Bounds) -> Expr:
-    """Simplified if it has a division; sums are collected later, for all accesses."""
-    return simplify(expr, bounds) if _divides(expr) else expr
+    """Simplified if facts may remove operations; sums are collected later, for all accesses."""
+    return simplify(expr, bounds) if _is_reducible(expr) else expr
 
 
-def _divides(expr: Expr) -> bool:
-    if isinstance(expr, Binary) and expr.op in _DIVISIONS:
+def _is_reducible(expr: Expr) -> bool:
+    """Whether what is known of positions may remove a division or a limit in ``expr``."""
+    if isinstance(expr, Binary) and (expr.op in _DIVISIONS or (expr.op in LIMITS and not expr.has_reads)):
         return True
-    return any(map(_divides, expr.operands()))
+    return any(map(_is_reducible, expr.operands()))
 
 
 def _value(expr: Expr, bounds: Bounds) -> Expr:

@@ -7,8 +7,8 @@ unswitched: in others, the selection costs relatively little.
 
 from collections.abc import Iterator
 
-from tilewright.backend.cpu.prepare.partition import MAX_COPIED, size
-from tilewright.loops.ir import If, Loop, LoopKind, Stmt, Store
+from tilewright.backend.cpu.prepare.partition import MAX_COPIED, keeps_itself, size
+from tilewright.loops.ir import NOTHING, If, Loop, LoopKind, Stmt, Store
 from tilewright.loops.visit import children, transform_exprs, with_children
 from tilewright.symbolic.expr import Expr, Select, Var
 from tilewright.symbolic.traversal import free_vars, transform, walk
@@ -24,21 +24,29 @@ def unswitch(stmt: Stmt) -> Stmt:
 
 
 def _versions(loop: Loop) -> Stmt:
-    """``loop`` for each outcome of all its invariant conditions."""
-    condition = next(_invariant(loop), None)
+    """``loop`` for each outcome of all its invariant conditions; nothing where it would store what is there."""
+    condition, (_, body) = next(_invariant(loop), None), _inside(loop)
     if condition is None:
-        return loop
+        return NOTHING if isinstance(body, Store) and keeps_itself(body) else loop
     then, otherwise = (_versions(_assuming(loop, condition, outcome)) for outcome in (True, False))
-    return If(condition, then, otherwise)
+    if then == otherwise == NOTHING:
+        return NOTHING
+    return If(condition, then, None if otherwise == NOTHING else otherwise)
 
 
-def _invariant(loop: Loop) -> Iterator[Expr]:
-    """The invariant conditions, outer ones first, of selections in the only store in ``loop``."""
+def _inside(loop: Loop) -> tuple[set[Var], Stmt]:
+    """The variables of perfectly nested loops, and what they run."""
     inside: set[Var] = set()
     body: Stmt = loop
     while isinstance(body, Loop):
         inside.add(body.var)
         body = body.body
+    return inside, body
+
+
+def _invariant(loop: Loop) -> Iterator[Expr]:
+    """The invariant conditions, outer ones first, of selections in the only store in ``loop``."""
+    inside, body = _inside(loop)
     for node in walk(body.value) if isinstance(body, Store) else ():
         if isinstance(node, Select) and not node.condition.has_reads and free_vars(node.condition).isdisjoint(inside):
             yield node.condition

@@ -21,12 +21,12 @@ _NAMED = TypeVar("_NAMED", bound=Enum)
 
 
 def _resize(request: Request) -> Sequence[Value]:
-    """Axis by axis; unchanged axes are skipped."""
+    """Axis by axis, so that the least work is left for the next ones; unchanged axes are skipped."""
     data = request.input(0)
     chosen = _filter(request)
     result = data
     extrapolated: list[tuple[int, Table]] = []
-    for axis, change in _changes(request, data, chosen).items():
+    for axis, change in sorted(_changes(request, data, chosen).items(), key=_order):
         line = change.line
         if line is None:
             result = resampled(request, result, axis, change, chosen)
@@ -48,6 +48,12 @@ def _resize(request: Request) -> Sequence[Value]:
     for axis, known in extrapolated:
         result = _filled(request, result, axis, known)
     return [request.apply("Identity", data) if result == data else result]
+
+
+def _order(change: tuple[int, Change]) -> tuple[float, int]:
+    """Shrinking axes first; of those that grow alike the last one, along which elements change their lanes."""
+    axis, line = change[0], change[1].line
+    return 1.0 if line is None or not line.before else line.after / line.before, -axis
 
 
 def _resampled(request: Request, data: Value, axis: int, known: Table, chosen: Filter) -> Value:
