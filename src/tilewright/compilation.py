@@ -256,7 +256,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     """
     asked, tuned = (options.target, options.math, options.alternatives), services.tuned
     graph = recognize_attention(graph, facts_of(graph, *asked))
-    graph = expand(graph, facts_of(graph, *asked))
+    graph = expand(graph, facts_of(graph, *asked, options.precision))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.precision)
     times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None

@@ -30,6 +30,10 @@ A shape of schedules, and no figure of a processor: how many lanes a loop has is
 MOSTLY_EMPTY = 4
 """Loops of fewer iterations than the lanes of a register divided by this are fused with the loop around: a quarter of
 a register is called full, whatever its width."""
+FULL_ROW = 16
+"""The least elements of rows, one after the other, that are worth partial results in lanes: shorter ones are lanes.
+
+A register of 512 bits, whatever the processor has."""
 RUN_TIME = 1 << 30
 """In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
 from it (``GUESSED_EXTENT``)."""
@@ -231,11 +235,17 @@ def reduces_rows(block: Block) -> bool:
 
 
 def _slides(block: Block) -> bool:
-    """Whether some operand is read along its last dimension by the last axis and others together: as by a window."""
-    last = block.axes[-1].var
+    """Whether some operand is read along its last dimension by the last axis and others together: as by a window. Whole
+    rows of at least ``FULL_ROW`` elements, one after the other, are none."""
+    last = block.axes[-1]
     others = {axis.var for axis in block.axes[:-1] if iterations_of(axis) > 1}
-    starts = [free_vars(region.ranges[-1][0]) for region in block.reads if region.ranges]
-    return any(last in used and not used.isdisjoint(others) for used in starts)
+    for start in (region.ranges[-1][0] for region in block.reads if region.ranges):
+        used, length = free_vars(start), iterations_of(last)
+        if last.var in used and not used.isdisjoint(others):
+            steps = polynomial(start)
+            if length < FULL_ROW or any(steps.get((var,), 0) < length for var in used & others):
+                return True
+    return False
 
 
 def _row(block: Block) -> int:
