@@ -40,6 +40,7 @@ from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
 from tilewright.passes.weights import keep_weights
+from tilewright.passes.widen import widen
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import aligned_array
@@ -215,9 +216,13 @@ class _Planned:
         return self.weight_bytes + self.code.needs.workspace_bytes
 
 
-def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
-    """``graph`` normalized, with composite operators, and with all rules applied that always reduce work."""
+def prepare(graph: Graph, watch: Watch = _unwatched, math: Math = Math.DEFAULT) -> Graph:
+    """``graph`` normalized, with composite operators, and with all rules applied that always reduce work.
+
+    Unless ``math`` is strict, what it computes in 16-bit floats is computed in f32.
+    """
     watch(Stage.GRAPH, graph)
+    graph = graph if math is Math.STRICT else widen(graph)
     graph = normalize(keep_weights(graph), kept=Trait.WIDENS)
     watch(Stage.NORMALIZE, graph)
     if any(node.op.has(Trait.WIDENS) for node in graph.nodes):

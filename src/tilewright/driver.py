@@ -20,7 +20,7 @@ def compile_graph(graph: Graph, options: Options, services: Services = ALONE) ->
     model does not fit in ``options.memory_limit``, ``BadInput`` for a search or rules with ``math="strict"``, and for a
     false rule in ``options.rules``.
     """
-    prepared = prepare(graph, services.watch)
+    prepared = prepare(graph, services.watch, options.math)
     if options.superopt is not Superopt.OFF:
         return superoptimize(prepared, options, services).compiled
     if options.rules:
