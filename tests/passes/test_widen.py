@@ -195,3 +195,13 @@ def test_changed_weights_are_float32() -> None:
     a, c = (numpy_helper.to_array(t).astype(np.float64) for t in model.graph.initializer)
     (found,) = tilewright.compile(model).run(None, {"x": x})
     assert relative(found, x.astype(np.float64) @ a * c) < 2.0**-11
+
+
+def test_what_is_computed_with_is_widened_before_it_is_moved() -> None:
+    """Patterns of operators, such as attention with repeated heads, are those of float32; an output is only moved."""
+    text = """net (float16[past, 64] old, float16[n, 64] x) => (float16[1, total, 64] new, float16[1, total, 64] y) {
+      c = Concat <axis = 0> (old, x)  new = Unsqueeze(c, axis)  e = Unsqueeze(c, axis)  y = Exp(e)
+    }"""
+    graph = prepare(load(made(text, {"axis": np.array([0])})))
+    types = {value.name: value.dtype for node in graph.nodes for value in node.outputs}
+    assert (types["c"], types["new"], types["e"]) == (f16, f16, f32)

@@ -3,7 +3,8 @@
 Such a model rounds after each operator. Here its values are f32, and only these are rounded:
 
 - outputs of the model, and what its own ``Cast`` makes of wider floats;
-- what is moved and not computed, of inputs, tables and caches: it stays in 16 bits until an operator computes with it.
+- rows that are gathered, and what of inputs becomes part of an output without being computed, such as caches: it stays
+  in 16 bits until an operator computes with it.
 
 Rounding less is closer to the operators in real numbers, and takes no time. ``Graph.halves`` has the types that the
 values had, from which follows in what types they are stored (``passes.precision``).
@@ -47,6 +48,8 @@ class _Widening:
     leaving: frozenset[Value]
     fixed: set[Value]
     """The values that follow from constants."""
+    moved: frozenset[Value]
+    """The values from which outputs of the model follow by moving alone."""
     narrow: dict[Value, Value]
     wide: dict[Value, Value] = field(default_factory=dict[Value, Value])
     nodes: list[Node] = field(default_factory=list[Node])
@@ -55,7 +58,7 @@ class _Widening:
     def of(graph: Graph) -> "_Widening":
         constants, names = dict(graph.constants), graph.names()
         given = {value: value for value in (*graph.inputs, *constants)}
-        return _Widening(graph, constants, names, frozenset(graph.outputs), {*constants}, given)
+        return _Widening(graph, constants, names, frozenset(graph.outputs), {*constants}, _moved(graph), given)
 
     def widened(self) -> Graph:
         """The new graph."""
@@ -80,7 +83,7 @@ class _Widening:
             return True
         if node.op == _CAST and source is not None and source.dtype.is_float and source.dtype != result.dtype:
             return is_half(result.dtype)
-        moves = node.op.has(Trait.MOVES) or node.op.has(Trait.RELOCATES)
+        moves = result in self.moved if node.op.has(Trait.MOVES) else node.op.has(Trait.RELOCATES)
         if not moves or all(value is None or value in self.fixed for value in node.inputs):
             return False
         stored = [value for value in halves if value in self.narrow]
@@ -119,6 +122,14 @@ class _Widening:
             self.nodes.append(make_node(_CAST, [self.wide[value]], [name], {"to": value.dtype}))
             self.narrow[value] = self.nodes[-1].outputs[0]
         return self.narrow[value]
+
+
+def _moved(graph: Graph) -> frozenset[Value]:
+    found = set(graph.outputs)
+    for node in reversed(graph.nodes):
+        if node.op.has(Trait.MOVES) and not found.isdisjoint(node.outputs):
+            found.update(value for value in node.inputs if value is not None)
+    return frozenset(found)
 
 
 def _is_half_type(value: Attribute) -> bool:
