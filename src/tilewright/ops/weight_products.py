@@ -140,7 +140,7 @@ def block_products(
     panels, steps, width, group = codes.shape
     blocks, groups = unit.shape[-1], simplified(depth // (steps * group))
     is_whole = same_extent(depth, groups * steps * group) and groups in (const(1), const(2))
-    if not is_whole or count not in map(const, LARGEST) or (digits.dtype, codes.dtype) != (i8, u8):
+    if not is_whole or count not in (const(1), const(2), const(3)) or (digits.dtype, codes.dtype) != (i8, u8):
         raise BadProgram(f"BlockProducts of {digits} and {codes}: digits (i8) and codes (u8) of equal steps are needed")
     in_block, in_step = simplified(steps // blocks), int(str(groups)) * GROUP
     step, inner = te.reduce_axis((0, in_block), name="k"), te.reduce_axis((0, group), name="g")

@@ -70,7 +70,8 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
     wide.update(value for value in _between_elementwise(graph) if _is_near(value, target))
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
     names = frozenset(v.name for v in made if v not in wide and (only is None or v.name in only))
-    constants = dict(_half_weights(graph, frozenset().union(*weights.values()), target))
+    multiplied = frozenset(value for values in weights.values() for value in values)
+    constants = dict(_half_weights(graph, multiplied, target))
     return Narrow(dtype, names, weights, has_products(dtype, target), constants)
 
 
