@@ -39,6 +39,7 @@ from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
 from tilewright.passes.weights import keep_weights
+from tilewright.passes.widen import widen
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import aligned_array
@@ -215,9 +216,13 @@ class _Planned:
         return self.weight_bytes + self.code.needs.workspace_bytes
 
 
-def prepare(graph: Graph, watch: Watch = _unwatched) -> Graph:
-    """``graph`` normalized, with composite operators, and with all rules applied that always reduce work."""
+def prepare(graph: Graph, watch: Watch = _unwatched, math: Math = Math.DEFAULT) -> Graph:
+    """``graph`` normalized, with composite operators, and with all rules applied that always reduce work.
+
+    Unless ``math`` is strict, what it computes in 16-bit floats is computed in f32.
+    """
     watch(Stage.GRAPH, graph)
+    graph = graph if math is Math.STRICT else widen(graph)
     graph = normalize(keep_weights(graph), kept=Trait.WIDENS)
     watch(Stage.NORMALIZE, graph)
     if any(node.op.has(Trait.WIDENS) for node in graph.nodes):
@@ -256,7 +261,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     """
     asked, tuned = (options.target, options.math, options.alternatives), services.tuned
     graph = recognize_attention(graph, facts_of(graph, *asked))
-    graph = expand(graph, facts_of(graph, *asked))
+    graph = expand(graph, facts_of(graph, *asked, options.precision))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.precision)
     times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None

@@ -24,7 +24,7 @@ def compile_graph(graph: Graph, options: Options, services: Services = ALONE) ->
     """
     if is_cut(graph):
         raise Unsupported("shapes in the model depend on data: tilewright.compile makes such a model, in stages")
-    prepared = prepare(graph, services.watch)
+    prepared = prepare(graph, services.watch, options.math)
     if options.superopt is not Superopt.OFF:
         return superoptimize(prepared, options, services).compiled
     if options.rules:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import Accuracy, accuracy
+from benchmarks.accuracy import Accuracy, Compared, accuracy, together
 
 
 def test_measures_take_the_worst_output() -> None:
@@ -30,3 +30,11 @@ def test_nan_is_not_hidden() -> None:
 def test_shapes_must_match() -> None:
     with pytest.raises(ValueError, match="can't be compared"):
         accuracy([np.ones(2)], [np.ones(3)])
+
+
+def test_samples_together_and_their_ratio() -> None:
+    both = together([Accuracy(3.0, 0.0), Accuracy(4.0, 2.0)])
+    assert both.norm == pytest.approx(12.5**0.5)
+    assert both.element == pytest.approx(2.0**0.5)
+    assert Compared("n", Accuracy(0.1, 0.1), Accuracy(0.2, 0.3)).ratio == pytest.approx(2.0)
+    assert Compared("n", Accuracy(1e-6, 1e-6), Accuracy(0.2, 0.3)).ratio is None

@@ -49,3 +49,19 @@ def test_short_rows_are_joined(shape: tuple[int, ...], axes: tuple[int, ...], jo
     values = np.arange(prod(shape), dtype=np.float32).reshape(shape) % 7
     (result,) = run_native(s.program, {"x": values})
     np.testing.assert_array_equal(result, values.sum(axis=axes))
+
+
+@pytest.mark.parametrize(("size", "step", "in_lanes"), [(32, 32, True), (32, 40, True), (32, 31, False), (4, 4, False)])
+def test_rows_one_after_the_other_are_no_windows(size: int, step: int, in_lanes: bool) -> None:
+    """Long ones have partial results in lanes; windows that overlap, and short ones, are lanes."""
+    x, k = te.placeholder((3, 8 * step + size), name="x"), te.reduce_axis((0, size), name="k")
+    y = te.compute((3, 8), lambda i, j: te.max(x[i, j * step + k.var], axis=k), name="y")
+    program = lower([y], name="k", inputs=[x])
+    (block,) = all_blocks(program.body)
+    assert reduces_rows(block) is in_lanes
+    s = Schedule(program)
+    schedule_reduction(s, BlockRef("y"), LANES, parallel=False)
+    values = np.random.default_rng(0).standard_normal((3, 8 * step + size)).astype(np.float32)
+    (result,) = run_native(s.program, {"x": values})
+    windows = np.lib.stride_tricks.sliding_window_view(values, size, axis=1)[:, : 8 * step : step]
+    np.testing.assert_array_equal(result, windows.max(axis=-1))

@@ -168,7 +168,8 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
         target, options.threads, bounds(options.bounds), False, *policies, alternatives=known(), precision=wanted
     )
     with recorded(settings_of(options).records, target, options.threads, listener) as tuned:
-        made = superoptimize(prepare(graph), given, Services(listener=listener, tuned=tuned), search)
+        prepared = prepare(graph, math=Math.STRICT)  # the model that is written has the types of this one
+        made = superoptimize(prepared, given, Services(listener=listener, tuned=tuned), search)
     costs = costs_of(made.optimized.before, given)
     told = () if search is None else accounts(own.rules, own.doubts, made.optimized, costs)
     return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin, told)

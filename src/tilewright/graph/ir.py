@@ -77,6 +77,8 @@ class Graph:
     """Upper bounds of run-time extents that the model itself implies."""
     limits: tuple[Limit, ...] = ()
     """Further conditions on inputs."""
+    halves: Mapping[str, DType] = field(default_factory=dict[str, DType])
+    """The 16-bit types that values in f32 have in the model, by their names here (``passes.widen``)."""
 
     def __str__(self) -> str:
         lines = [f"graph {self.name}({', '.join(map(repr, self.inputs))}):"]

@@ -38,6 +38,10 @@ MOST_IDLE = 1.15
 """Relative extra work of lanes that are idle at the end of a row, for which there are more of them at a time."""
 MOST_WRITTEN_OUT = 8
 """Maximum number of vectors that are written out so that each has a pattern of its own: their code must be fetched."""
+FULL_ROW = 16
+"""The least elements of rows, one after the other, that are worth partial results in lanes: shorter ones are lanes.
+
+A register of 512 bits, whatever the processor has."""
 RUN_TIME = 1 << 30
 """In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
 from it (``GUESSED_EXTENT``)."""
@@ -282,11 +286,17 @@ def reduces_rows(block: Block) -> bool:
 
 
 def _slides(block: Block) -> bool:
-    """Whether some operand is read along its last dimension by the last axis and others together: as by a window."""
-    last = block.axes[-1].var
+    """Whether some operand is read along its last dimension by the last axis and others together: as by a window. Whole
+    rows of at least ``FULL_ROW`` elements, one after the other, are none."""
+    last = block.axes[-1]
     others = {axis.var for axis in block.axes[:-1] if iterations_of(axis) > 1}
-    starts = [free_vars(region.ranges[-1][0]) for region in block.reads if region.ranges]
-    return any(last in used and not used.isdisjoint(others) for used in starts)
+    for start in (region.ranges[-1][0] for region in block.reads if region.ranges):
+        used, length = free_vars(start), iterations_of(last)
+        if last.var in used and not used.isdisjoint(others):
+            steps = polynomial(start)
+            if length < FULL_ROW or any(steps.get((var,), 0) < length for var in used & others):
+                return True
+    return False
 
 
 def _row(block: Block) -> int:

@@ -2,8 +2,8 @@
 
 The blocks of a weight are summed up separately, and each sum is scaled once. For sums in integers, the other factor is
 written with three digits in base 256, relative to the largest magnitude of its block (``BlockDigits``): a fixed-point
-number of 24 bits, about as exact as f32. Then ``vpdpbusd`` adds exact products of digits and codes. With two digits,
-for models that permit it, these are numbers of 16 bits.
+number of 24 bits, about as exact as f32. Then ``vpdpbusd`` adds exact products of digits and codes. For models that
+permit it, these are numbers of 16 bits, with two digits, or of 8 bits, with one.
 """
 
 from tilewright.base.dtypes import f32, i8, i32, u8
@@ -13,14 +13,14 @@ from tilewright.ops.contraction import matmul
 from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.quantization import parameter_of
 from tilewright.ops.shapes import same_extent, simplified
-from tilewright.symbolic.expr import Const, Expr, cast, const, maximum, select, unary
+from tilewright.symbolic.expr import ZERO, Const, Expr, cast, const, maximum, select, unary
 from tilewright.symbolic.operations import UnaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
-LARGEST = {2: 32_600.0, 3: 8_355_000.0}
-"""The magnitude of the largest number of a block, in units of its last digit, by the number of digits: a bit less than
-what these can express."""
+LARGEST = {1: 127.0, 2: 32_600.0, 3: 8_355_000.0}
+"""The magnitude of the largest number of a block, in units of its last digit, by the number of digits: what these can
+express, or a bit less."""
 GROUP = 4
 """Products of one instruction per accumulator."""
 _LEAST = 2.0**-103
@@ -46,7 +46,7 @@ def weight_product(
     ``digits``: as many are enough to write ``a`` (``BlockDigits``).
     """
     if digits not in LARGEST:
-        raise BadProgram(f"WeightProduct with {digits} digits: there are 2 and 3")
+        raise BadProgram(f"WeightProduct with {digits} digits: there are 1, 2 and 3")
     if codes.ndim != 2 or a.dtype != f32 or not codes.dtype.is_int or codes.dtype.bits > 8:
         raise BadProgram(f"WeightProduct of {a} and {codes}: a product of f32 by a matrix of small integers is needed")
     axis = int(transposed) if block_size else int(not transposed)
@@ -76,7 +76,7 @@ def unpack_codes(x: Tensor) -> Tensor:
 
 @operator("BlockDigits", FusionKind.OPAQUE)
 def block_digits(x: Tensor, *, block: int, digits: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The numbers ``x [..., k]`` in ``digits`` (2 or 3), least significant first, and the unit and the sum of each
+    """The numbers ``x [..., k]`` in ``digits`` (1 to 3), least significant first, and the unit and the sum of each
     ``block`` of them, in that unit.
 
     Digits (i8) are ``[..., digits, k]``, with zeros up to whole blocks; units and sums (f32) are ``[..., k / block]``.
@@ -100,23 +100,28 @@ def block_digits(x: Tensor, *, block: int, digits: int) -> tuple[Tensor, Tensor,
 
     most = tensor((*rows, blocks), magnitude, name="most")
     unit = tensor(most.shape, lambda index: maximum(most[index], const(_LEAST, f32)) / largest, name="unit")
+    factor = tensor(most.shape, lambda i: const(largest, f32) / maximum(most[i], const(_LEAST, f32)), name="factor")
 
     def word(index: Index) -> Expr:
         *row, place = index
-        factor = const(largest, f32) / maximum(most[(*row, place // block)], const(_LEAST, f32))
-        return cast(unary(UnaryOp.ROUND, at(tuple(row), place) * factor), i32)
+        return cast(unary(UnaryOp.ROUND, at(tuple(row), place) * factor[(*row, place // block)]), i32)
 
-    words = tensor((*rows, simplified(blocks * block)), word, name="words")
+    shape = (*rows, const(digits), simplified(blocks * block))
+    if digits == 1:  # words are digits
+        written = words = tensor(shape, lambda index: cast(word((*index[:-2], index[-1])), i8), name="digits")
+    else:
+        words = tensor((*rows, const(1), shape[-1]), lambda index: word((*index[:-2], index[-1])), name="words")
 
-    def digit(index: Index) -> Expr:
-        *row, position, place = index
-        moved = words[(*row, place)] + offset  # not negative, and each digit is then 128 less
-        return cast(((moved >> cast(position * 8, i32)) & (_BASE - 1)) - _HALF, i8)
+        def digit(index: Index) -> Expr:
+            *row, position, place = index
+            moved = words[(*row, ZERO, place)] + offset  # not negative, and each digit is then 128 less
+            return cast(((moved >> cast(position * 8, i32)) & (_BASE - 1)) - _HALF, i8)
+
+        written = tensor(shape, digit, name="digits")
 
     def counting(index: Index) -> Reduction:
-        return te.sum(words[(*index[:-1], index[-1] * block + counted.var)], axis=counted)
+        return te.sum(cast(words[(*index[:-1], ZERO, index[-1] * block + counted.var)], i32), axis=counted)
 
-    written = tensor((*rows, const(digits), simplified(blocks * block)), digit, name="digits")
     total = tensor(most.shape, counting, name="total")
     return written, unit, tensor(most.shape, lambda index: cast(total[index], f32), name="sums")
 
@@ -135,7 +140,7 @@ def block_products(
     panels, steps, width, group = codes.shape
     blocks, groups = unit.shape[-1], simplified(depth // (steps * group))
     is_whole = same_extent(depth, groups * steps * group) and groups in (const(1), const(2))
-    if not is_whole or count not in (const(2), const(3)) or (digits.dtype, codes.dtype) != (i8, u8):
+    if not is_whole or count not in (const(1), const(2), const(3)) or (digits.dtype, codes.dtype) != (i8, u8):
         raise BadProgram(f"BlockProducts of {digits} and {codes}: digits (i8) and codes (u8) of equal steps are needed")
     in_block, in_step = simplified(steps // blocks), int(str(groups)) * GROUP
     step, inner = te.reduce_axis((0, in_block), name="k"), te.reduce_axis((0, group), name="g")
@@ -156,10 +161,10 @@ def block_products(
 
     def scaled(index: Index) -> Reduction:
         *row, column = index
-        low, middle, *high = (products[(*row, const(p), block.var, column)] for p in range(int(str(count))))
-        whole = cast(middle * _BASE + low, f32)
-        if high:
-            whole = cast(high[0], f32) * float(_BASE * _BASE) + whole
+        lowest, *others = (products[(*row, const(p), block.var, column)] for p in range(int(str(count))))
+        whole = cast(others[0] * _BASE + lowest if others else lowest, f32)
+        if others[1:]:
+            whole = cast(others[1], f32) * float(_BASE * _BASE) + whole
         place = column // width, block.var // shared, column % width
         neutral = cast(zero[place] if zero.ndim else zero[()], f32)
         left = whole - neutral * sums[(*row, block.var)]

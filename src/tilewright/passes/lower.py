@@ -204,13 +204,13 @@ def _narrowed(
     laid_out: LaidOut,
 ) -> tuple[list[Tensor], Mapping[Tensor, Tensor]]:
     """``results`` and inputs in the dtypes that they are stored in."""
-    own, weights = laid_out.narrow.dtype, laid_out.weights(group.nodes)
-    if own is None:
+    narrow, weights = laid_out.narrow, laid_out.weights(group.nodes)
+    if narrow.dtype is None and not narrow.constants:
         return results, {}
-    stored = {t: own if value in weights else laid_out.stored(value) for value, t in inputs.items()}
+    stored = {t: narrow.dtype if narrow.dtype and v in weights else laid_out.stored(v) for v, t in inputs.items()}
     factors = [t for value, t in inputs.items() if value in weights]
     dtypes = [laid_out.stored(value) for value in leaving]
-    return narrowed(results, stored, factors, dtypes, laid_out.narrow.is_flushing)
+    return narrowed(results, stored, factors, dtypes, narrow.is_flushing)
 
 
 def _have_functional_form(results: list[Tensor]) -> bool:

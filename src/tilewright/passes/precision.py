@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+import numpy as np
+
 from tilewright.base.dtypes import DType, bf16, f16, f32
 from tilewright.base.numerics import Precision
 from tilewright.graph import Array, Graph, Node, Value
@@ -22,7 +24,7 @@ from tilewright.ops import FusionKind, Trait
 from tilewright.ops.shapes import static
 from tilewright.passes.blocks import can_be_blocked
 from tilewright.symbolic.expr import Const, Expr, Read, Var
-from tilewright.target.target import Target
+from tilewright.target.target import Architecture, Target
 from tilewright.tensor.ir import Compute, Extern, Tensor, topological_order
 
 _STORED = {Precision.BF16: bf16, Precision.F16: f16}
@@ -39,10 +41,12 @@ class Narrow:
     weights: Mapping[str, frozenset[Value]] = field(default_factory=dict[str, frozenset[Value]])
     is_flushing: bool = False
     """Whether subnormal numbers become 0 when they are rounded."""
+    constants: Mapping[str, DType] = field(default_factory=dict[str, DType])
+    """Weights that are stored in 16 bits and widened when they are read, by name: they have no other numbers."""
 
     def stored(self, name: str) -> DType | None:
         """The dtype in which the value is stored, if not its own."""
-        return self.dtype if name in self.values else None
+        return self.dtype if name in self.values else self.constants.get(name)
 
     def products(self, node: Node) -> int:
         """The products of ``node`` that one accumulator adds up at a time."""
@@ -54,16 +58,48 @@ WIDE = Narrow()
 
 
 def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
-    """The storage of the values of ``graph``."""
-    dtype = _STORED.get(precision)
+    """The storage of the values of ``graph``. By default, what the model has in bf16 is stored in bf16."""
+    dtype, only = _STORED.get(precision), None
     if dtype is None:
-        return WIDE
-    weights = dict(_narrow_weights(graph, target)) if has_products(dtype, target) else {}
+        only = frozenset(name for name, own in graph.halves.items() if own == bf16)
+        dtype = bf16 if only else None
+    if dtype is None:
+        return Narrow(constants=dict(_half_weights(graph, frozenset(), target)))
+    weights = dict(_narrow_weights(graph, target, only)) if has_products(dtype, target) else {}
     wide = _wide(graph, weights)
     wide.update(value for value in _between_elementwise(graph) if _is_near(value, target))
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
-    names = frozenset(value.name for value in made if value not in wide)
-    return Narrow(dtype, names, weights, has_products(dtype, target))
+    names = frozenset(v.name for v in made if v not in wide and (only is None or v.name in only))
+    multiplied = frozenset(value for values in weights.values() for value in values)
+    constants = dict(_half_weights(graph, multiplied, target))
+    return Narrow(dtype, names, weights, has_products(dtype, target), constants)
+
+
+def _half_weights(graph: Graph, others: Collection[Value], target: Target) -> Iterator[tuple[str, DType]]:
+    """The weights that models have in 16 bits, except ``others``, of products of one row.
+
+    These take as long as reading the weight: half of its bytes, half of the time. For more rows, what converts it again
+    for each tile of them takes longer.
+    """
+    if target.arch is Architecture.X86_64 and not target.has("f16c"):
+        return  # a conversion would take a call
+    readers: dict[Value, list[Node]] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value in graph.constants and value is not None and value.name in graph.halves:
+                readers.setdefault(value, []).append(node)
+    for value, nodes in readers.items():
+        array, dtype = graph.constants[value], graph.halves[value.name]
+        is_wanted = value.dtype == f32 and value not in others and all(map(_has_one_row, nodes))
+        if is_wanted and np.array_equal(array, array.astype(dtype.numpy).astype(array.dtype)):
+            yield value.name, dtype
+
+
+def _has_one_row(node: Node) -> bool:
+    """Whether ``node`` is a product of a row with a matrix."""
+    is_product = node.op.kind is FusionKind.CONTRACTION and not node.op.has(Trait.SUMS_CHANNELS)
+    rows = static(node.outputs[0].shape[:-1])
+    return is_product and rows is not None and prod(rows) == 1
 
 
 def has_products(dtype: DType, target: Target) -> bool:
@@ -120,10 +156,14 @@ def _through_views(values: Sequence[Value | None], producers: Mapping[Value, Nod
 _MULTIPLIES = frozenset({FusionKind.CONTRACTION, FusionKind.OPAQUE})
 
 
-def _narrow_weights(graph: Graph, target: Target) -> Iterator[tuple[str, frozenset[Value]]]:
-    """The constant operands of products whose sums can be taken in pairs, by the first results of the nodes."""
+def _narrow_weights(
+    graph: Graph, target: Target, only: Collection[str] | None
+) -> Iterator[tuple[str, frozenset[Value]]]:
+    """The constant operands of products whose sums can be taken in pairs, by the first results of the nodes, which are
+    ``only`` these."""
     for node in graph.nodes:
-        if node.op.kind in _MULTIPLIES and any(value in graph.constants for value in node.inputs):
+        is_asked = only is None or node.outputs[0].name in only
+        if is_asked and node.op.kind in _MULTIPLIES and any(value in graph.constants for value in node.inputs):
             weights = frozenset(_weights(node, graph.constants, target))
             if weights:
                 yield node.outputs[0].name, weights

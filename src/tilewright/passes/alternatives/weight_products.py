@@ -1,13 +1,14 @@
 """Products with weights of 4 or 8 bits, which are packed as they are: in integers, or in floats.
 
-``BlockDigits`` writes numbers with two or three digits, so that ``vpdpbusd`` sums up products of digits and codes
-exactly; the error is that of a number of 16 or 24 bits, relative to the largest of its block. A weight takes 4 bits if
-its codes are at most 15 apart, whatever type they had. Codes, scales and zero points are packed at compile time, in
+``BlockDigits`` writes numbers with one to three digits, so that ``vpdpbusd`` sums up products of digits and codes
+exactly; the error is that of a number of 8, 16 or 24 bits, relative to the largest of its block. A weight takes 4 bits
+if its codes are at most 15 apart, whatever type they had. Codes, scales and zero points are packed at compile time, in
 panels of columns that the kernel reads from the first byte to the last.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ WIDEST = 64
 """Columns of a panel: as many as a tile of one row has."""
 _MORE = 1.05
 """Panels may have so many times the columns of the weight."""
+_OF_HALVES = 2
+"""Digits of a number of 16 bits."""
 _CONVERSION = 4
 """Operations to convert a code, in multiply-adds."""
 _OTHER_ERRORS = Errors(has_own_terms=False)
@@ -44,9 +47,11 @@ class InDigits:
         blocks = _Blocks.of(_Weight.of(node, facts.constants))
         if blocks is not None:
             codes = blocks.weight.codes
-            products = points(node.outputs[0].shape) * len(codes) * _digits(node) // GROUP
+            digits = _digits(node, facts)
+            products = points(node.outputs[0].shape) * len(codes) * digits // GROUP
             words = codes.size // (GROUP * blocks.weight.in_byte)
-            yield Way(self.name, sum_cycles(products, words, facts.target), make=_in_digits, errors=_OTHER_ERRORS)
+            make = partial(_in_digits, digits=digits)
+            yield Way(self.name, sum_cycles(products, words, facts.target), make=make, errors=_OTHER_ERRORS)
 
 
 class InFloats:
@@ -169,8 +174,10 @@ def _in_bytes(parts: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(parts[0] if len(parts) == 1 else parts[0] | parts[1] << np.uint8(4))
 
 
-def _digits(node: Node) -> int:
-    return int(str(dict(node.attributes).get("digits", 3)))
+def _digits(node: Node, facts: Facts) -> int:
+    """Those of the node; where values have 16 bits, no more than these."""
+    digits = int(str(dict(node.attributes).get("digits", 3)))
+    return digits if facts.narrow.dtype is None else min(digits, _OF_HALVES)
 
 
 def _block(size: int, step: int) -> int | None:
@@ -179,17 +186,17 @@ def _block(size: int, step: int) -> int | None:
     return next(fitting, None)
 
 
-def _in_digits(node: Node, building: Building) -> None:
+def _in_digits(node: Node, building: Building, digits: int) -> None:
     blocks = _Blocks.of(_Weight.of(node, building.constants))
     a, result = node.inputs[0], node.outputs[0].name
     assert blocks is not None and a is not None, "see `InDigits`"
     names = [building.names.fresh(f"{result}.{part}") for part in ("digits", "unit", "sums")]
-    options = {"block": blocks.block, "digits": _digits(node)}
-    digits = make_node(require("BlockDigits"), [a], names, options, node.source)
-    building.append(digits)
+    options = {"block": blocks.block, "digits": digits}
+    left = make_node(require("BlockDigits"), [a], names, options, node.source)
+    building.append(left)
     weight = _constants(node, building, blocks.weight, blocks.packed())
     attributes = {"columns": blocks.weight.codes.shape[1], "shared": blocks.shared}
-    building.add(require("BlockProducts"), [*digits.outputs, *weight], node, "product", attributes)
+    building.add(require("BlockProducts"), [*left.outputs, *weight], node, "product", attributes)
     building.finish(node)
 
 

@@ -16,8 +16,8 @@ from tilewright.ops.shapes import normalize_axis, same_extent
 
 Codes: TypeAlias = NDArray[np.uint8]
 
-_HALVES = 2
-"""The first ``accuracy_level`` that permits numbers of 16 bits (4: of 8 bits)."""
+_HALVES, _BYTES = 2, 4
+"""The first ``accuracy_level`` that permits numbers of 16 bits, and of 8 bits."""
 
 
 def _integer(request: Request, name: str, default: int | None = None) -> int:
@@ -83,7 +83,8 @@ def _matmul_n_bits(request: Request) -> Sequence[Value]:
         codes, given = codes[:, order], request.apply("Gather", given, request.constant(order), axis=-1)
     arrays: tuple[Array, ...] = (np.ascontiguousarray(codes), scale, zero)
     weight = map(request.constant, arrays)
-    digits = 2 if _integer(request, "accuracy_level", 0) >= _HALVES else 3
+    level = _integer(request, "accuracy_level", 0)
+    digits = 1 if level >= _BYTES else 2 if level >= _HALVES else 3
     product = request.apply("WeightProduct", given, *weight, transposed=True, block_size=size, digits=digits)
     bias = request.optional(5)
     if bias is not None:
