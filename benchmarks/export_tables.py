@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from textwrap import shorten
 
 from .export_ways import Case, Sizes, Way
 from .exports import Finding, Verdict
-from .tables import markdown, shortened
+from .tables import markdown
 
 TITLES = {
     Way.DYNAMO: "exporter",
@@ -56,6 +57,10 @@ def _notes(found: Mapping[Case, Finding]) -> str:
         ((case, finding) for case, finding in found.items() if finding.verdict != Verdict.RIGHT.value),
         key=lambda pair: (pair[0].name, pair[0].way.value, pair[0].sizes.value),
     )
-    return "\n".join(
-        f"- {c.name}, {TITLES[c.way]}, {c.sizes.value}: {f.verdict}: {shortened(f.note, 240)}" for c, f in others
-    )
+    return "\n".join(f"- {c.name}, {TITLES[c.way]}, {c.sizes.value}: {f.verdict}: {_reason(f.note)}" for c, f in others)
+
+
+def _reason(note: str) -> str:
+    """A note without the line that a node comes from, and not ending within a word if it is long."""
+    text, _, _ = note.partition("; the node comes from ")
+    return shorten(text, 240, placeholder=" ...")
