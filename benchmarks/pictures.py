@@ -14,6 +14,7 @@ COLORS = {
     "tvm_metaschedule": "#6a51a3",
     "tilewright": "#1a7f37",
     "tilewright_searched": "#0b4f1e",
+    "tilewright_by_class": "#238b45",
     "tilewright_sketches": "#41ab5d",
     "tilewright_templates": "#006d2c",
     "tilewright_all": "#00441b",

@@ -368,8 +368,8 @@ def test_a_model_in_memory_is_reproduced_and_compared(tmp_path: Path) -> None:
     first, second = (tilewright.compile(content, settings=settings) for _ in range(2))
     assert (first.is_cached, second.is_cached) == (False, True)
     assert first.compare(X, per_layer=False).first is None
-    with pytest.raises(UnsupportedModel, match="Unique"):
-        tilewright.compile(single("Unique").SerializeToString())
+    with pytest.raises(UnsupportedModel, match="Bernoulli"):
+        tilewright.compile(single("Bernoulli").SerializeToString())
 
 
 # Copies and pickles

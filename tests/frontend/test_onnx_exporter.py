@@ -22,7 +22,7 @@ from tests.random_graphs.verdict import compare
 from tests.test_computed_shapes import integers, model, node, random_feeds
 from tests.test_dynamic_models import convolutional
 from tilewright import ops
-from tilewright.base.dtypes import DType, f32, f64, i8, i32, u8
+from tilewright.base.dtypes import DType, f32, f64, i8, i32, i64, u8
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.write import exporter
@@ -330,9 +330,16 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "CumProd": ([(3, 4)], {"axis": 1}),
         "DotConvolution": ([(1, 2, 5, 4), (2, 2, 3, 16, 4)], {"filters": 20}),
         "DotProducts": ([(4, 8), (2, 2, 16, 4)], {"columns": 20}),
+        "First": ([(4, 3)], {"count": 2}),
         "KeyPanels": ([(2, 4, 5)], {"width": 64}),
+        "NonMaxSuppression": ([(1, 6, 4), (1, 2, 6), (1, 2, 6), (1,), (1,), (1,)], {"most_boxes": 12}),
+        "NonZero": ([(4, 3)], {"count": 2}),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
+        "RangeCount": ([(1,), (1,), (1,)], {}),
+        "SliceFrom": ([(4, 3), (1,)], {"counts": (2,), "axes": (0,), "steps": (1,)}),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
+        "UniqueGroups": ([(4,)], {"count": 2}),
+        "UniqueRows": ([(4, 3)], {}),
         "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),
         "WinogradOutput": ([(4, 4, 1, 3, 3, 2)], {"tile": 2, "outputs": (6, 6)}),
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),
@@ -343,6 +350,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         dtypes = (f32, u8, f32, f32)
     if name == "BlockProducts":
         dtypes = (i8, f32, f32, u8, f32, f32)
+    if name in ("SliceFrom", "UniqueGroups", "NonMaxSuppression"):
+        dtypes = {"SliceFrom": (f32, i64), "UniqueGroups": (i64,)}.get(name, (f32, f32, i64, i64, f32, f32))
     inputs = [Value(f"x{p}", dtypes[p], tuple(map(const, shape))) for p, shape in enumerate(shapes)]
     made = make_node(require(name), inputs, ["y"], attributes)
     with pytest.raises(UnsupportedModel, match=f"node that makes y: operator {name} can't be written as ONNX: .*; "):

@@ -145,6 +145,7 @@ def test_moves(name: str) -> None:
 RELOCATES: Mapping[str, tuple[list[Array], Mapping[str, Attribute]]] = {
     "Gather": ([np.array([2, 0], np.int32)], {"axis": 1}),
     "Pad": ([], {"before": (0, 1, 2), "after": (1, 0, 0)}),
+    "SliceFrom": ([np.array([1, 2], np.int64)], {"counts": (2, 2), "axes": (1, 2), "steps": (1, 1)}),
 }
 """The inputs after the first, and the attributes; of others, ``MOVES`` says them."""
 

@@ -144,6 +144,8 @@ def unique_rows(x: Tensor) -> tuple[Tensor, Tensor]:
 
     Rows are compared from their first element on. NaN is larger than all numbers, and one NaN is like another.
     """
+    if x.ndim != 2:
+        raise BadProgram(f"UniqueRows of {x}: it needs a matrix")
     count, length = x.shape
 
     def body(inputs: tuple[Buffer, ...], outputs: tuple[Buffer, ...]) -> Stmt:

@@ -114,11 +114,14 @@ class Facts:
     narrow: Narrow = WIDE
     may_be_blocked: set[Value] = field(default_factory=set[Value])
     """The preceding values that might be stored in blocks."""
+    cut_off: frozenset[Value] = frozenset()
+    """Floats that become integers: they may be exact, and an error of one bit would make another integer of them."""
 
     def ways(self, node: Node) -> tuple[Way, ...]:
         """All ways to compute ``node``."""
-        found = tuple(way for alternative in self.alternatives for way in _ways(alternative, node, self))
-        return tuple(way for way in found if way.errors.are_permitted(self.math)) or (Way(AS_IT_IS),)
+        facts = replace(self, math=Math.STRICT) if node.outputs[0] in self.cut_off else self
+        found = tuple(way for alternative in facts.alternatives for way in _ways(alternative, node, facts))
+        return tuple(way for way in found if way.errors.are_permitted(facts.math)) or (Way(AS_IT_IS),)
 
 
 _COPY = require("Copy")

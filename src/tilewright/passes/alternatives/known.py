@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from tilewright.base.numerics import Math, Precision
 from tilewright.base.plugins import installed
-from tilewright.graph import Graph
+from tilewright.graph import Graph, Node
+from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import Alternative, Facts
 from tilewright.passes.alternatives.attention import IN_BLOCKS, WITH_SCORES
 from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
@@ -49,4 +50,13 @@ def facts_of(
     precision: Precision = Precision.FP32,
 ) -> Facts:
     """The context of the nodes of ``graph``."""
-    return Facts(graph.constants, graph.names(), target, math, alternatives, narrow(graph, precision, target))
+    stored, casts = narrow(graph, precision, target), [node for node in graph.nodes if node.op == _CAST]
+    cut_off = frozenset(v for node in casts for v in node.inputs if v and v.dtype.is_float and not _is_float(node))
+    return Facts(graph.constants, graph.names(), target, math, alternatives, stored, cut_off=cut_off)
+
+
+_CAST = require("Cast")
+
+
+def _is_float(node: Node) -> bool:
+    return node.outputs[0].dtype.is_float

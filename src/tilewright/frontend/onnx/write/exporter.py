@@ -17,10 +17,11 @@ from tilewright.frontend.onnx.read.foreign import OnnxOperator, operator_of
 from tilewright.frontend.onnx.read.kept import Kept
 from tilewright.frontend.onnx.read.protos import MAX_FILE_BYTES
 from tilewright.frontend.onnx.read.rules import Rule
-from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, Form, Writing
+from tilewright.frontend.onnx.write.forms import FORMS, NOT_WRITTEN, STAGED, Form, Writing
 from tilewright.frontend.onnx.write.forms.opsets import NEW, OLD, objection
 from tilewright.frontend.onnx.write.forms.writer import Writer, code_of, tensor_of
 from tilewright.graph import Graph, Value
+from tilewright.ops.hosted import HostOperator
 from tilewright.symbolic.expr import Const, Expr, Extent
 
 IR_VERSION = 10
@@ -76,6 +77,8 @@ def _write(writing: Writing, foreign: _Foreign) -> int:
     op, writer = writing.node.op.name, writing.writer
     if foreign.writes(writing):
         return OLD
+    if isinstance(writing.node.op, HostOperator):
+        raise writing.unsupported(STAGED)
     if op not in FORMS:
         raise writing.unsupported(NOT_WRITTEN.get(op, "ONNX has no such operator"))
     start = len(writer.nodes)

@@ -28,9 +28,10 @@ from tilewright.frontend.onnx.write.forms import (
 )
 from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
 
-__all__ = ["FORMS", "NOT_WRITTEN", "Form", "FormFunction", "Writing"]
+__all__ = ["FORMS", "NOT_WRITTEN", "STAGED", "Form", "FormFunction", "Writing"]
 
 _NEWER = "it is newer than the opset that is written; compute it outside of the model"
+STAGED = "its sizes are read off data; write a part of the model in which these are known"
 _COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
 
 NOT_WRITTEN: Mapping[str, str] = {
@@ -45,9 +46,16 @@ NOT_WRITTEN: Mapping[str, str] = {
     "CumProd": _NEWER,
     "DotConvolution": _COMPILED,
     "DotProducts": _COMPILED,
+    "First": STAGED,
     "KeyPanels": _COMPILED,
+    "NonMaxSuppression": STAGED,
+    "NonZero": STAGED,
     "PhasesToSpace": _COMPILED,
+    "RangeCount": STAGED,
+    "SliceFrom": STAGED,
     "TensorScatter": _NEWER,
+    "UniqueGroups": STAGED,
+    "UniqueRows": STAGED,
     "WinogradInput": _COMPILED,
     "WinogradOutput": _COMPILED,
     "WinogradProducts": _COMPILED,

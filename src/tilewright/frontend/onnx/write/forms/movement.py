@@ -91,4 +91,5 @@ FORMS: Mapping[str, FormFunction] = {
     "Reshape": _reshape,
     "Slice": _slice,
     "Squeeze": _squeeze,
+    "Tile": Form("Tile", {}, ("repeats",)),
 }
