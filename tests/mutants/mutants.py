@@ -1773,7 +1773,7 @@ MUTANTS = (
     Mutant(
         "strict numerics have other terms",
         "passes/alternatives/api.py",
-        "if way.errors.are_permitted(self.math)",
+        "if way.errors.are_permitted(facts.math)",
         "if True",
         _TRANSPOSED,
     ),
