@@ -162,11 +162,9 @@ def _row(case: Case, threads: int, peer: str, outcome: Outcome, roof: Roof) -> R
     if peer in outcome.failures:
         return Row(case.name, threads, peer, failure=outcome.failures[peer])
     of_peer = outcome.samples[peer]
-    roof = roof.scaled(2.0) if peer in BFLOAT16 else roof
-    broken = roof.broken_by(case.work, min(of_peer.slot_medians))
-    reason = (
-        f"faster than the roofline's {1e3 * roof.least_seconds(case.work):.3g} ms: measured wrongly" if broken else ""
-    )
-    share = case.work.flops / of_peer.median / roof.flops
+    work = case.work.in_width(2) if peer in BFLOAT16 else case.work
+    broken = roof.broken_by(work, min(of_peer.slot_medians))
+    reason = f"faster than the roofline's {1e3 * roof.least_seconds(work):.3g} ms: measured wrongly" if broken else ""
+    share = work.flops / of_peer.median / roof.flops
     slots, error = tuple(of_peer.slot_medians), outcome.errors[peer]
     return Row(case.name, threads, peer, reason, slots, of_peer.median, share, error)

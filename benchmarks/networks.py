@@ -81,7 +81,7 @@ def quantized(case: Case, zoo: Path) -> Case:
     if not path.exists():
         command = f"python -m benchmarks.zoo.quantized --folder {zoo} {case.name}"
         raise FileNotFoundError(f"{path} is missing: run `{command}`")
-    return replace(case, model=path, work=case.work.in_bytes())
+    return replace(case, model=path, work=case.work.in_width(1))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

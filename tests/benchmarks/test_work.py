@@ -87,3 +87,10 @@ def test_roof_is_broken_by_what_no_machine_can_do() -> None:
     assert roof.least_seconds(moves) == 1.0
     assert roof.broken_by(computes, 1.5)
     assert not roof.broken_by(computes, 1.95)  # within the probe's tolerance
+
+
+def test_narrower_numbers_are_counted_once() -> None:
+    work = Work(8.0, 4.0, 16.0)
+    assert work.in_width(2) == Work(4.0, 2.0, 8.0, 2)
+    assert work.in_width(1) == work.in_width(2).in_width(1) == Work(2.0, 1.0, 4.0, 1)
+    assert work.in_width(1).in_width(2) == work.in_width(1)  # bytes computed in bfloat16 stay bytes in the roof
