@@ -86,6 +86,13 @@ def test_a_budget() -> None:
     assert budget.taken == 100
 
 
+def test_a_budget_of_what_is_available() -> None:
+    budget = Budget()
+    budget.take(1 << 21, "a")
+    with pytest.raises(ResourceLimit, match="b takes 9"):
+        budget.take(1 << 63, "b")
+
+
 @pytest.mark.parametrize("size", [1 << 62, 1 << 50, 1 << 70])
 def test_memory_that_is_not_there(size: int) -> None:
     for new in (new_array, new_bytes):

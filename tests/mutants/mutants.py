@@ -2993,8 +2993,8 @@ MUTANTS = (
     Mutant(
         "memory: a budget is never used up",
         "base/memory.py",
-        "if self.taken + count > self.limit:",
-        "if count > self.limit:",
+        "if self._limit is not None and self.taken + count > self._limit:",
+        "if self._limit is not None and count > self._limit:",
         ("tests/base/test_memory.py",),
     ),
     Mutant(

@@ -81,8 +81,8 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_a_small_file_with_large_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((1000, 100), np.float32))
+    np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros((1000, 1000), np.float32))
     assert (tmp_path / "zeros.npz").stat().st_size < 10_000
-    monkeypatch.setattr("tilewright.quantization.samples.available", lambda: 100_000)
-    with pytest.raises(ResourceLimit, match=r"array x\.npy takes 400128 bytes, .*give fewer samples"):
+    monkeypatch.setattr("tilewright.base.memory.available", lambda: 100_000)
+    with pytest.raises(ResourceLimit, match=r"array x\.npy takes 4000128 bytes, .*give fewer samples"):
         read_samples(tmp_path / "zeros.npz")

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tilewright.base.errors import UnsupportedTarget
@@ -50,7 +51,7 @@ def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
     described = _first_processor(text_of(root / "proc/cpuinfo"))
     features = _features(arch, described)
     processors = os.sched_getaffinity(0)
-    cpu, caches = _cpu(arch, described, features), _caches(root, min(processors))
+    cpu, caches = _cpu(arch, described, features), dict(_caches(root, min(processors)))
     called = (described.get(field) for field in ("model name", "uarch", "cpu part"))
     return Host(arch, cpu, features, caches, len(processors), next(filter(None, called), cpu))
 
@@ -204,14 +205,15 @@ def _generic_x86(features: frozenset[str]) -> str:
     return next((cpu for cpu in levels if features_of(Architecture.X86_64, cpu) <= features), "x86-64")
 
 
-def _caches(root: Path, processor: int) -> dict[int, int]:
-    """Bytes of the data caches that ``processor`` uses, by level."""
+@cache  # each compilation asks, and reading these files takes a millisecond
+def _caches(root: Path, processor: int) -> tuple[tuple[int, int], ...]:
+    """Levels and bytes of the data caches that ``processor`` uses."""
     found: dict[int, int] = {}
     for entry in _entries(root / f"sys/devices/system/cpu/cpu{processor}/cache", "index"):
         level, size = _number(text_of(entry / "level")), parse_size(text_of(entry / "size"))
         if size and level > 0 and text_of(entry / "type") in ("Data", "Unified"):
             found[level] = size
-    return found
+    return tuple(found.items())
 
 
 def _entries(folder: Path, prefix: str) -> list[Path]:

@@ -20,24 +20,25 @@ from tilewright.base.sizes import parse_size
 REMEDY = "use a machine with more memory, or raise TILEWRIGHT_MODEL_BYTES if that is set"
 
 
+_SMALL = 1 << 20
+"""Bytes that are there if the process runs at all."""
+
+
 class Budget:
-    """A budget in bytes for one purpose."""
+    """A budget in bytes for one purpose: ``limit``, or what is available when more than ``_SMALL`` are taken first."""
 
-    def __init__(self, limit: int, remedy: str = REMEDY) -> None:
-        self.limit = limit
+    def __init__(self, limit: int | None = None, remedy: str = REMEDY) -> None:
         self.taken = 0
+        self._limit = limit
         self._remedy = remedy
-
-    @staticmethod
-    def of_model(limit: int | None = None) -> "Budget":
-        """A budget for a model's constants: ``limit``, or all memory available to this process."""
-        return Budget(available() if limit is None else limit)
 
     def take(self, count: int, what: str) -> None:
         """Count ``count`` bytes to be allocated for ``what``. Raises ``ResourceLimit`` if they exceed the budget."""
-        if self.taken + count > self.limit:
+        if self._limit is None and self.taken + count > _SMALL:
+            self._limit = available()
+        if self._limit is not None and self.taken + count > self._limit:
             before = f" after {self.taken} bytes of others" if self.taken else ""
-            raise ResourceLimit(f"{what} takes {count} bytes{before}, and the limit is {self.limit}: {self._remedy}")
+            raise ResourceLimit(f"{what} takes {count} bytes{before}, and the limit is {self._limit}: {self._remedy}")
         self.taken += count
 
 

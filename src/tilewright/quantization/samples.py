@@ -20,7 +20,7 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed
 from tilewright.base.input_files import open_regular
-from tilewright.base.memory import Budget, available
+from tilewright.base.memory import Budget
 from tilewright.base.names import readable, shown
 from tilewright.graph import Value
 from tilewright.runtime.feeds import wrong_names
@@ -42,7 +42,7 @@ def read_samples(path: Path) -> dict[str, Array]:
                 raise BadFeed(
                     f"{path} holds one array without a name; save all inputs by numpy.savez(path, name=array)"
                 )
-            budget = Budget(available(), "give fewer samples")
+            budget = Budget(remedy="give fewer samples")
             for member in () if loaded.zip is None else loaded.zip.infolist():
                 budget.take(member.file_size, f"{path}: array {readable(member.filename)}")
             return {name: cast(Array, loaded[name]) for name in loaded.files}

@@ -123,7 +123,7 @@ def _import(
     operators: Sequence[OnnxOperator],
     symbolic: SymbolicValues,
 ) -> Graph:
-    budget = Budget.of_model(most_bytes)
+    budget = Budget(most_bytes)
     if outside is not None:
         outside.check(model, budget)
     storage = Storage(budget, None if outside is None else outside.read)

@@ -103,7 +103,7 @@ def read_model(path: Path) -> onnx.ModelProto:
     """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
     with opened_model(path) as file, memory_guarded(f"the model {path} was read"):
         # When memory is exhausted, protobuf raises a signal: its copy must fit besides the bytes.
-        Budget.of_model().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
+        Budget().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
         return _parsed(file.read(), os.fspath(path))
 
 
@@ -119,7 +119,7 @@ def parse_model(content: bytes) -> onnx.ModelProto:
             wire.check_model(wire.InMemory(content))
         except ValueError as error:
             raise InvalidModel(f"{whose} can't be read as ONNX{_form_of(content)}: {error}") from error
-        Budget.of_model().take(len(content), f"reading {whose}")
+        Budget().take(len(content), f"reading {whose}")
         return _parsed(content, whose)
 
 
