@@ -1007,7 +1007,7 @@ MUTANTS = (
     ),
     Mutant(
         "sign: any key will do",
-        "runtime/artifact/artifact.py",
+        "runtime/artifact/sealed.py",
         "present = [key for key in trust if key in signatures.public]",
         "present = [*signatures.public]",
         ("tests/runtime/artifact/test_keys.py",),
@@ -2228,8 +2228,8 @@ MUTANTS = (
     ),
     Mutant(
         "the cache of models: any artifact of this user's will do",
-        "runtime/artifact/artifact.py",
-        "if identity not in (None, found.identity):",
+        "runtime/artifact/sealed.py",
+        "if identity not in (None, opened.identity):",
         "if False:",
         _MODEL_CACHE,
     ),

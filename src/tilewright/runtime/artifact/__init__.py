@@ -13,17 +13,19 @@ The file is a zip of stored members, in this order:
     signature             ``signatures``: who vouches for the manifest: this user (``origin``), or who has the secret of
                           a public key (``keys``); left out if nobody signed
 
-``versions`` puts several into one file, for a model that is compiled for each size of its inputs, and ``stages`` for a
-model whose shapes depend on data. ``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only
-files in its own form: equal models for equal targets give equal bytes, and every byte of a file is checked. Reading
-runs no code, unpickles nothing, and writes nothing to disk. To add a field: extend ``description`` in both directions,
-and increase ``description.FORMAT``.
+``sealed`` is the form of a file: the first member describes the others and is signed. ``versions`` puts several into
+one file, for a model that is compiled for each size of its inputs, and ``stages`` for a model whose shapes depend on
+data. ``content`` reads the bytes of a file. ``archive`` implements zip, and accepts only files in its own form: equal
+models for equal targets give equal bytes, and every byte of a file is checked. Reading runs no code, unpickles nothing,
+and writes nothing to disk. To add a field: extend ``description`` in both directions, and increase
+``description.FORMAT``.
 """
 
-from tilewright.runtime.artifact.artifact import THIS_USER, Artifact, Trust, add_signature, packed, read, save, unusable
+from tilewright.runtime.artifact.artifact import Artifact, add_signature, packed, read, save
 from tilewright.runtime.artifact.content import Mapped, in_memory, own_bytes
 from tilewright.runtime.artifact.description import Build
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
+from tilewright.runtime.artifact.sealed import THIS_USER, Trust, unusable
 from tilewright.runtime.artifact.stages import Stages, holds_stages, pack_stages, read_stages, save_stages
 from tilewright.runtime.artifact.versions import (
     Sizes,

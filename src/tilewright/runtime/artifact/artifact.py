@@ -1,34 +1,25 @@
 """Saves compiled models to files, and reads them back."""
 
 import hashlib
-import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from tilewright.base.arrays import Array
-from tilewright.base.errors import BadArtifact, CorruptArtifact, UntrustedData
-from tilewright.base.names import readable
-from tilewright.base.outputs import AnyPath, output
-from tilewright.runtime.artifact import archive, origin, tensors
+from tilewright.base.errors import CorruptArtifact
+from tilewright.base.outputs import AnyPath
+from tilewright.runtime.artifact import tensors
 from tilewright.runtime.artifact.archive import Member, Part
 from tilewright.runtime.artifact.content import own_bytes
 from tilewright.runtime.artifact.description import Build, Contents, Description, from_json, to_json
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey
-from tilewright.runtime.artifact.signatures import Signatures
+from tilewright.runtime.artifact.sealed import Opened, Trust, explained, identity_of, sealed, with_signatures, write
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.manifest import Manifest
 
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
-SIGNATURE: Final = "signature"
-_LONGEST: Final = 1000
-"""Maximum characters of a quoted text."""
-THIS_USER: Final = "this user"
-
-Trust = bool | tuple[PublicKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +55,8 @@ def packed(artifact: Artifact, key_dir: Path | None, *, signed: bool = True, key
     members.append((_WEIGHTS, tensors.encode(artifact.manifest.constants, artifact.constants)))
     contents = tuple(_contents(name, parts) for name, parts in members)
     manifest = to_json(Description(artifact.build, artifact.manifest, contents))
-    signatures = Signatures(origin.sign(manifest, key_dir) if signed else None)
-    if key is not None:
-        signatures = signatures.with_public(key.public, key.sign(manifest))
-    parts = archive.pack([(_MANIFEST, [manifest]), *members, *signature_member(signatures)])
-    return Packed(hashlib.sha256(manifest).hexdigest(), sum(listed.size for listed in contents), parts)
+    parts = sealed(_MANIFEST, manifest, members, key_dir, signed=signed, key=key)
+    return Packed(identity_of(manifest), sum(listed.size for listed in contents), parts)
 
 
 def save(
@@ -86,8 +74,7 @@ def save(
     Equal artifacts give equal files, except for the signatures. Raises ``BadInput`` if the file can't be written
     (``base.outputs``), or the key can't be stored.
     """
-    with output(path, (*inputs, *([] if key is None else [key.path]))) as file:
-        file.writelines(packed(artifact, key_dir, signed=signed, key=key).parts)
+    write(packed(artifact, key_dir, signed=signed, key=key).parts, path, key, inputs)
 
 
 def add_signature(
@@ -101,10 +88,10 @@ def add_signature(
     with explained(path):
         found = _Checked.of(path, own_bytes(path), key_dir, trust)
         found.check_hashes()
-    signatures = found.signatures.with_public(key.public, key.sign(found.manifest))
-    rest = [(name, [member.data]) for name, member in found.members.items()]
-    with output(to, [key.path]) as file:
-        file.writelines(archive.pack([(_MANIFEST, [found.manifest]), *rest, *signature_member(signatures)]))
+    opened = found.opened
+    signatures = opened.signatures.with_public(key.public, key.sign(opened.text))
+    rest = [(name, [member.data]) for name, member in opened.members.items()]
+    write(with_signatures(_MANIFEST, opened.text, rest, signatures), to, key, ())
     return tuple(sorted(signatures.public))
 
 
@@ -128,118 +115,45 @@ def read(
     """
     data = own_bytes(path) if content is None else content
     with explained(path):
-        found = _Checked.of(path, data, key_dir, trust)
-        if identity not in (None, found.identity):
-            raise CorruptArtifact("it is another artifact than the one that is wanted")
+        found = _Checked.of(path, data, key_dir, trust, identity)
         _check_processor(found.described.build)
         return found.artifact()
 
 
-def unusable(path: AnyPath, error: BadArtifact) -> CorruptArtifact:
-    """The error for a file with a wrong part. Texts from the file may have any length."""
-    return CorruptArtifact(f"the artifact {os.fspath(path)} can't be used: {readable(str(error), _LONGEST)}")
-
-
-@contextmanager
-def explained(path: AnyPath) -> Generator[None]:
-    """A context manager that turns errors of the parts into errors of the file."""
-    try:
-        yield
-    except BadArtifact as error:
-        raise unusable(path, error) from error
-
-
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """A file that is checked except for the hashes of its members. ``signer``: see ``Artifact``."""
+    """A file that is checked except for the hashes of its members."""
 
-    manifest: bytes
+    opened: Opened
     described: Description
-    members: Mapping[str, Member]
-    signatures: Signatures
-    signer: str | None
 
     @staticmethod
-    def of(path: AnyPath, data: memoryview, key_dir: Path | None, trust: Trust) -> "_Checked":
+    def of(
+        path: AnyPath, data: memoryview, key_dir: Path | None, trust: Trust, identity: str | None = None
+    ) -> "_Checked":
         """Raises as ``read``."""
-        members = archive.unpack(data)
-        manifest = taken(members, _MANIFEST, 0)
-        has_any = SIGNATURE in members
-        signatures = Signatures.parse(taken(members, SIGNATURE, -1)) if has_any else Signatures()
-        signer = trusted_signer(path, manifest, signatures, key_dir, trust)
-        described = from_json(manifest)
-        _check_members(described.members, members)
-        return _Checked(manifest, described, members, signatures, signer)
-
-    @property
-    def identity(self) -> str:
-        """As ``Packed.identity``."""
-        return hashlib.sha256(self.manifest).hexdigest()
+        opened = Opened.of(path, _MANIFEST, data, key_dir, trust, identity)
+        described = from_json(opened.text)
+        _check_members(described.members, opened.members)
+        return _Checked(opened, described)
 
     def check_hashes(self) -> None:
         """Raises ``CorruptArtifact``."""
         for contents in self.described.members:
-            _check_hash(contents, self.members[contents.name].data)
+            _check_hash(contents, self.opened.members[contents.name].data)
 
     def artifact(self) -> Artifact:
         """The parts, with verified hashes. Code is copied first, so that it can't change after the check."""
         *objects, weights = self.described.members
-        code = [bytes(self.members[contents.name].data) for contents in objects]
+        code = [bytes(self.opened.members[contents.name].data) for contents in objects]
         for contents, data in zip(objects, code, strict=True):
             _check_hash(contents, data)
-        numbers = self.members[weights.name].data
+        numbers = self.opened.members[weights.name].data
         _check_hash(weights, numbers)
         constants = tensors.decode(numbers, self.described.manifest.constants)
         described = self.described
         parts = (described.build, described.manifest, tuple(code), tuple(constants))
-        return Artifact(*parts, self.signer, self.identity)
-
-
-def signature_member(signatures: Signatures) -> list[tuple[str, Sequence[Part]]]:
-    """The last member; empty without signatures."""
-    return [(SIGNATURE, [bytes(signatures)])] if signatures else []
-
-
-def trusted_signer(
-    path: AnyPath, manifest: bytes, signatures: Signatures, key_dir: Path | None, trust: Trust
-) -> str | None:
-    """The trusted signer; None if every file is trusted. Raises ``UntrustedData``."""
-    if isinstance(trust, bool):
-        if not trust and (why := origin.doubt(manifest, signatures.own, key_dir)):
-            raise UntrustedData(_untrusted(path, why, signatures))
-        return None if trust else THIS_USER
-    present = [key for key in trust if key in signatures.public]
-    for key in present:
-        if key.verifies(manifest, signatures.public[key]):
-            return str(key)
-    wanted, there = (", ".join(map(str, keys)) or "none" for keys in (trust, sorted(signatures.public)))
-    if present:
-        raise UntrustedData(
-            f"the artifact {os.fspath(path)} has a wrong signature of {', '.join(map(str, present))}: it was altered "
-            "after it was signed, or the signature is that of another artifact; get the file anew"
-        )
-    raise UntrustedData(
-        f"the artifact {os.fspath(path)} is not signed with {wanted}; the public keys of its signatures: {there}"
-    )
-
-
-def taken(members: dict[str, Member], name: str, place: int) -> bytes:
-    """A member's data, copied, so that they can't change after the check."""
-    if not members or list(members)[place] != name:
-        raise CorruptArtifact(f"its {'last' if place else 'first'} member is not {name}")
-    member = members.pop(name)
-    if not member.is_intact():
-        raise CorruptArtifact(f"{name} is damaged (its CRC-32 is wrong)")
-    return bytes(member.data)
-
-
-def _untrusted(path: AnyPath, why: str, signatures: Signatures) -> str:
-    keys = ", ".join(map(str, sorted(signatures.public)))
-    by_key = f", or, if you trust who has that key, with trust= a public key of its signatures ({keys})" if keys else ""
-    return (
-        f"the artifact {os.fspath(path)} holds machine code, and it is not known to be this user's: {why}. "
-        f"If you trust whoever gave it to you with your account, load it with trust=True{by_key}"
-    )
+        return Artifact(*parts, self.opened.signer, self.opened.identity)
 
 
 def _check_processor(build: Build) -> None:

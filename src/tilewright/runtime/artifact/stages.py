@@ -9,8 +9,7 @@
 ``stages.json`` is read as ``description`` reads a manifest: refused unless it is as it would be written.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -18,23 +17,12 @@ from typing import Final, TypeAlias
 
 from tilewright.base import fields
 from tilewright.base.arrays import Array
-from tilewright.base.errors import CorruptArtifact, UnsupportedDType
-from tilewright.base.outputs import AnyPath, output
-from tilewright.runtime.artifact import archive, origin, tensors
+from tilewright.base.errors import CorruptArtifact
+from tilewright.base.outputs import AnyPath
+from tilewright.runtime.artifact import tensors
 from tilewright.runtime.artifact.archive import Part
-from tilewright.runtime.artifact.artifact import (
-    SIGNATURE,
-    Artifact,
-    Trust,
-    explained,
-    packed,
-    read,
-    signature_member,
-    taken,
-    trusted_signer,
-)
+from tilewright.runtime.artifact.artifact import Artifact, packed, read
 from tilewright.runtime.artifact.description import (
-    FORMAT,
     Build,
     Contents,
     Description,
@@ -44,15 +32,14 @@ from tilewright.runtime.artifact.description import (
     to_json,
 )
 from tilewright.runtime.artifact.keys import SecretKey
-from tilewright.runtime.artifact.signatures import Signatures
+from tilewright.runtime.artifact.lists import list_text, read_list
+from tilewright.runtime.artifact.sealed import Opened, Trust, begins_with, explained, identity_of, sealed, write
 from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.runtime.stages import Kind, Plan
 
 _LIST: Final = "stages.json"
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
-_NAME_AT: Final = 30
-"""Where the name of a zip file's first member begins."""
 _DEEPEST: Final = 64
 """Maximum nesting of bodies."""
 
@@ -89,11 +76,7 @@ def pack_stages(
     stages: Stages, key_dir: Path | None, *, signed: bool = True, key: SecretKey | None = None
 ) -> Iterator[Part]:
     """The bytes of the file, without copies of the arrays. Raises as ``packed``."""
-    listed, members = _members(stages)
-    signatures = Signatures(origin.sign(listed, key_dir) if signed else None)
-    if key is not None:
-        signatures = signatures.with_public(key.public, key.sign(listed))
-    return archive.pack([(_LIST, [listed]), *members, *signature_member(signatures)])
+    return sealed(_LIST, *_members(stages), key_dir, signed=signed, key=key)
 
 
 def save_stages(
@@ -106,14 +89,12 @@ def save_stages(
     inputs: Iterable[AnyPath] = (),
 ) -> None:
     """Write a file as ``save`` does."""
-    with output(path, (*inputs, *([] if key is None else [key.path]))) as file:
-        file.writelines(pack_stages(stages, key_dir, signed=signed, key=key))
+    write(pack_stages(stages, key_dir, signed=signed, key=key), path, key, inputs)
 
 
 def holds_stages(content: memoryview) -> bool:
     """Whether a file is of this kind."""
-    name = _LIST.encode()
-    return bytes(content[_NAME_AT : _NAME_AT + len(name)]) == name
+    return begins_with(content, _LIST)
 
 
 def read_stages(
@@ -132,14 +113,8 @@ def read_stages(
     with explained(path):
         if depth > _DEEPEST:
             raise CorruptArtifact(f"more than {_DEEPEST} bodies are inside each other")
-        members = archive.unpack(content)
-        text = taken(members, _LIST, 0)
-        signatures = Signatures.parse(taken(members, SIGNATURE, -1)) if SIGNATURE in members else Signatures()
-        signer = trusted_signer(path, text, signatures, key_dir, trust)
-        own = sha256(text).hexdigest()
-        if identity not in (None, own):
-            raise CorruptArtifact("it is another artifact than the one that is wanted")
-        listed = _from_json(text)
+        opened = Opened.of(path, _LIST, content, key_dir, trust, identity)
+        listed, members = read_list(_LIST, opened.text, _made, _content), opened.members
         if list(members) != [_MANIFEST, _WEIGHTS, *map(_name, range(len(listed.bodies)))]:
             raise CorruptArtifact(f"its members are not those of {_LIST}")
         description = bytes(members[_MANIFEST].data)
@@ -158,7 +133,7 @@ def read_stages(
             bodies.append(read_stages(path, None, data, trust=True, identity=wanted, depth=depth + 1))
         else:
             bodies.append(read(path, None, trust=True, identity=wanted, content=data))
-    stages = Stages(manifest, listed.plans, tuple(bodies), constants, signer, own)
+    stages = Stages(manifest, listed.plans, tuple(bodies), constants, opened.signer, opened.identity)
     with explained(path):
         _check(stages)
     return stages
@@ -179,14 +154,14 @@ def _members(stages: Stages) -> tuple[bytes, list[tuple[str, Sequence[Part]]]]:
     )
     members: list[tuple[str, Sequence[Part]]] = [(_MANIFEST, [description]), (_WEIGHTS, weights)]
     members += [(_name(number), parts) for number, (_, parts) in enumerate(bodies)]
-    return _to_json(listed), members
+    return list_text(_content(listed)), members
 
 
 def _body(body: Body) -> tuple[str, list[Part]]:
     """The identity and the bytes of a body."""
     if isinstance(body, Stages):
         listed, members = _members(body)
-        return sha256(listed).hexdigest(), list(archive.pack([(_LIST, [listed]), *members]))
+        return identity_of(listed), list(sealed(_LIST, listed, members, None, signed=False, key=None))
     file = packed(body, None, signed=False)
     return file.identity, list(file.parts)
 
@@ -205,9 +180,8 @@ def _name(number: int) -> str:
     return f"bodies/{number:04}.tw"
 
 
-def _to_json(listed: _Listed) -> bytes:
-    content = {
-        "format": FORMAT,
+def _content(listed: _Listed) -> Mapping[str, object]:
+    return {
         "manifest": listed.manifest,
         "outputs": [spec_fields(spec) for spec in listed.outputs],
         "late": listed.late,
@@ -217,32 +191,16 @@ def _to_json(listed: _Listed) -> bytes:
         ],
         "bodies": listed.bodies,
     }
-    return (json.dumps(content, indent=1) + "\n").encode("ascii")
 
 
-def _from_json(text: bytes) -> _Listed:
-    """Raises ``CorruptArtifact``."""
-    try:
-        content = fields.mapping(json.loads(text.decode("ascii")))
-        if content.get("format") != FORMAT:
-            raise CorruptArtifact(
-                f"it has format {content.get('format')!r}, and this Tilewright runs format {FORMAT}; "
-                "compile the model again, or use the Tilewright that made it"
-            )
-        listed = _Listed(
-            tuple(map(spec_of, fields.items(content["outputs"]))),
-            _texts(content["late"]),
-            tuple(map(_plan, fields.items(content["stages"]))),
-            fields.text(content["manifest"]),
-            _texts(content["bodies"]),
-        )
-    except KeyError as error:
-        raise CorruptArtifact(f"{_LIST} has no {error}") from error
-    except (TypeError, ValueError, RecursionError, UnsupportedDType) as error:
-        raise CorruptArtifact(f"{_LIST} can't be read: {error}") from error
-    if _to_json(listed) != text:
-        raise CorruptArtifact(f"{_LIST} is not as Tilewright writes it")
-    return listed
+def _made(content: Mapping[str, object]) -> _Listed:
+    return _Listed(
+        tuple(map(spec_of, fields.items(content["outputs"]))),
+        _texts(content["late"]),
+        tuple(map(_plan, fields.items(content["stages"]))),
+        fields.text(content["manifest"]),
+        _texts(content["bodies"]),
+    )
 
 
 def _plan(value: object) -> Plan:
