@@ -1,11 +1,16 @@
 """The cycle simulator: times that are computed by hand, and the share of time in which the matrix unit works."""
 
 from dataclasses import replace
+from itertools import pairwise
+from random import Random
 
 import pytest
 
+from tests.backend.vta.linked import linked, random_convolution
 from tilewright.backend.vta.config import VTA, Module, Scratchpad
+from tilewright.backend.vta.convolution import convolution_program
 from tilewright.backend.vta.cycles import Timing, chart, simulate
+from tilewright.backend.vta.dataflow import CHANNELS, pops, pushes
 from tilewright.backend.vta.instructions import Alu, Finish, Gemm, Instruction, Load, Store, Tokens
 from tilewright.base.errors import BadInput, BadProgram
 
@@ -83,6 +88,27 @@ def test_shares_and_chart() -> None:
         "compute rGGGGGGA.",
         "store   .......SS",
     ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_times_keep_the_order_of_queues_and_tokens(seed: int) -> None:
+    random = Random(400 + seed)
+    program = linked(convolution_program(*random_convolution(random), VTA)).instructions
+    timing = Timing(
+        bus_bytes=random.choice((1, 8, 64)), latency=random.choice((0, 100)), token_length=4, queue_length=9
+    )
+    cycles = simulate(program, VTA, timing)
+    spans = list(zip(cycles.timeline.begins, cycles.timeline.ends, strict=True))
+    for module in Module:
+        mine = [span for span, instruction in zip(spans, program, strict=True) if instruction.module is module]
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(mine))
+        assert dict(cycles.busy)[module] == sum(end - begin for begin, end in mine) <= cycles.total
+    for channel in CHANNELS:
+        given = [end for (_, end), instruction in zip(spans, program, strict=True) if channel in pushes(instruction)]
+        taken = [begin for (begin, _), instruction in zip(spans, program, strict=True) if channel in pops(instruction)]
+        assert all(end <= begin for end, begin in zip(given, taken, strict=True))
+        assert all(begin <= end for begin, end in zip(taken, given[4:], strict=False))
+    assert cycles.transferring <= cycles.total
 
 
 def test_a_deadlock_is_an_error() -> None:

@@ -21,7 +21,7 @@ from tilewright.backend.vta.instructions import (
     Uop,
     encode_uops,
 )
-from tilewright.base.errors import BadInput, OutOfBounds, OutOfMemory
+from tilewright.base.errors import BadInput, OutOfBounds, OutOfMemory, ResourceLimit
 
 SHARDS = [*range(3), *(pytest.param(shard, marks=pytest.mark.slow) for shard in range(3, 100))]
 EACH = 20
@@ -115,6 +115,7 @@ OUTSIDE: list[tuple[Instruction, str]] = [
     (Load(memory=Scratchpad.INP, sram=2047, pad_left=1), r"LOAD inp sram=2047 pad_left=1: accesses inp\[2048\]"),
     (Store(sram=2047, columns=2), r"STORE out sram=2047 columns=2: accesses acc\[2048\]; acc has 2048 tiles"),
     (Store(dram=512), "STORE out dram=512: accesses bytes"),
+    (Load(memory=Scratchpad.INP, rows=65535, columns=65535, pad_left=15), r"accesses inp\[4295819249\]; inp has 2048"),
     (Gemm(uop_begin=8191, uop_end=8193), r"accesses uop\[8192\]; uop has 8192 tiles"),
     (Gemm(outer=2, wgt_outer=1023, inner=3, wgt_inner=1), r"accesses wgt\[1025\]"),
     (Gemm(reset=True, outer=3, dst_outer=1024), r"GEMM reset outer=3 dst_outer=1024: accesses acc\[2048\]"),
@@ -128,6 +129,15 @@ def test_accesses_outside_of_memories_name_the_instruction(instruction: Instruct
     with pytest.raises(OutOfBounds, match=told):
         core.execute(instruction)
     assert core.counters == Counters()
+
+
+def test_loops_that_run_for_too_long_are_refused() -> None:
+    """They stay inside of all memories: a device would run them for minutes."""
+    for instruction in (Gemm(uop_end=8192, outer=16383, inner=16383), Alu(uop_end=8192, outer=16383, inner=16383)):
+        with pytest.raises(
+            ResourceLimit, match="runs 2198754828288 micro-ops; an instruction is simulated up to 2097152"
+        ):
+            new_core().execute(instruction)
 
 
 def test_counters() -> None:

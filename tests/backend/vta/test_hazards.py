@@ -4,13 +4,17 @@ from collections import Counter
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.backend.vta.linked import flags, linked, random_convolution, run_in_random_order, without
 from tilewright.backend.vta.config import VTA, Module, Scratchpad
 from tilewright.backend.vta.convolution import convolution_program
 from tilewright.backend.vta.dataflow import Limits, pops, pushes
 from tilewright.backend.vta.device_memory import DeviceMemory
+from tilewright.backend.vta.footprints import Rows
 from tilewright.backend.vta.functional import Core
 from tilewright.backend.vta.hazards import LIMITS, Fault, Finding, check, require_safe
 from tilewright.backend.vta.instructions import Finish, Gemm, Instruction, Load, Store, Tokens
@@ -136,6 +140,7 @@ def test_the_program_ends_when_all_is_stored() -> None:
     fault, first, second, _ = only(*LOADS, PRODUCT, replace(RESULT, tokens=FROM_LOAD), Finish())
     assert (fault, first, second) == (Fault.UNFINISHED, 3, 4)
     assert only(*LOADS, replace(PRODUCT, tokens=FROM_LOAD))[0] is Fault.UNFINISHED
+    assert only(*LOADS, PRODUCT, Finish(), RESULT, END)[:3] == (Fault.UNFINISHED, 3, 5)
 
 
 def test_deadlocks_name_both_instructions() -> None:
@@ -176,6 +181,13 @@ def test_a_full_queue_of_instructions_is_a_deadlock() -> None:
     )
     assert findings(*program, limits=Limits(instructions=3)) == []
     assert {finding.fault for finding in findings(*program, limits=Limits(instructions=2))} == {Fault.DEADLOCK}
+
+
+@given(st.lists(st.integers(0, 40), max_size=6), st.lists(st.integers(0, 40), max_size=6), st.data())
+def test_rows_overlap_if_a_byte_is_in_both(first: list[int], second: list[int], data: st.DataObject) -> None:
+    rows = [Rows(np.array(sorted(starts), np.int64), data.draw(st.integers(0, 6))) for starts in (first, second)]
+    a, b = ({start + byte for start in row.starts.tolist() for byte in range(row.size)} for row in rows)
+    assert rows[0].overlap(rows[1]) == bool(a & b)
 
 
 def test_all_findings_are_raised() -> None:

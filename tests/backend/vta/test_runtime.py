@@ -1,5 +1,6 @@
 """The recorder, the cache of micro-ops and the run-time compiler, with its driver."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,13 +11,14 @@ from tilewright.backend.vta.config import LARGE, VTA, Module, Scratchpad
 from tilewright.backend.vta.convolution import Convolution, Tiling, convolution_program
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.driver import Driver, Report
+from tilewright.backend.vta.fields import InvalidInstruction
 from tilewright.backend.vta.instructions import AluOperation, Gemm, Load, Store, Uop
 from tilewright.backend.vta.kernels import AluKernel, GemmKernel, Loop, unrolled
 from tilewright.backend.vta.micro_op_cache import MicroOpCache, Placement
 from tilewright.backend.vta.program import Pass, Program, Recorder, tokens_of
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
-from tilewright.base.errors import BadFeed, BadInput, BadProgram, OutOfBounds
+from tilewright.base.errors import BadFeed, BadInput, BadProgram, OutOfBounds, TilewrightError
 
 LOAD, COMPUTE, STORE = Module
 RESET = GemmKernel((Uop(),), reset=True)
@@ -175,6 +177,24 @@ def test_wrong_tokens_are_an_error_of_the_run() -> None:
     recorder.compute(GemmKernel((Uop(),)))
     with pytest.raises(BadProgram, match=r"read after write: .*may access inp\[0\]"):
         Runtime(SimulatedDevice(VTA)).run(recorder.finish(), {"a": np.zeros((1, 1, 16), np.int8)})
+
+
+def test_any_bytes_are_a_program_or_a_typed_error() -> None:
+    """Bytes of a device's memory, with opcodes that exist: whatever they are, the simulator survives."""
+    generator, told = np.random.default_rng(0), Counter[type]()
+    device = SimulatedDevice(VTA, 1 << 16, Timing())
+    for _ in range(100):
+        words = generator.integers(0, 256, (2, 16)).astype(np.uint8)
+        words[:, 0] = generator.choice(np.arange(5), 2)
+        words[:, 1:] *= generator.random((2, 15)) < 0.3
+        words[:, 2] &= 3
+        device.write(256, words.tobytes())
+        device.start(256, 2)
+        try:
+            device.wait()
+        except TilewrightError as error:
+            told[type(error)] += 1
+    assert {InvalidInstruction, OutOfBounds, BadProgram} <= told.keys()
 
 
 def test_a_device_runs_one_program_at_a_time() -> None:

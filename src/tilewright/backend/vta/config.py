@@ -5,6 +5,7 @@ holds at one address: an inp tile has (batch, block_in) elements, a wgt tile (bl
 (batch, block_out), and a uop tile is one micro-op. The design is that of VTA (Moreau et al., arXiv:1807.04188).
 """
 
+import math
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Self
@@ -135,7 +136,7 @@ class Config:
 
     def tile_bytes(self, pad: Scratchpad) -> int:
         """Bytes of a tile in device memory, where its address is a multiple of them."""
-        return int(np.prod(self.tile_shape(pad), dtype=np.int64)) * self.element_bits(pad) // 8
+        return math.prod(self.tile_shape(pad)) * self.element_bits(pad) // 8
 
     def depth(self, pad: Scratchpad) -> int:
         """Tiles that the memory holds."""

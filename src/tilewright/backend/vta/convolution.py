@@ -36,7 +36,7 @@ class Convolution:
     stride: int = 1
     padding: int = 0
     shift: int = 8
-    """The sums are divided by 2^shift, rounded down, and clipped to the elements of out."""
+    """The sums (modulo 2^32) are divided by 2^shift, rounded down, and clipped to the elements of out."""
 
     def __post_init__(self) -> None:
         least = {"padding": 0, "shift": 0}
@@ -125,8 +125,6 @@ def _line(convolution: Convolution, extent: int, span: _Span, is_sparse: bool) -
     first = span.start * stride - convolution.padding
     end = first + (span.count - 1) * stride + kernel
     start, stop = max(first, 0), min(end, extent)
-    if stop <= start:  # a tile that reads padding only
-        return _Line(0, 0, end - first, 0, stride=stride)
     return _Line(start, stop - start, start - first, end - stop, stride=stride)
 
 

@@ -109,14 +109,18 @@ class Placed:
 
 
 @functools.cache
+def _hints(form: type) -> dict[str, object]:
+    return cast(dict[str, object], get_type_hints(form, include_extras=True))
+
+
+@functools.cache
 def fields_of(form: type) -> tuple[Field, ...]:
     """The fields of a dataclass, and of those in it, in the order of their places."""
     return tuple(_fields(form, ()))
 
 
 def _fields(form: type, path: tuple[str, ...]) -> Iterator[Field]:
-    hints = cast(dict[str, object], get_type_hints(form, include_extras=True))
-    for name, hint in hints.items():
+    for name, hint in _hints(form).items():
         if get_origin(hint) is Annotated:
             kind, bits = cast(tuple[type[int], Bits], get_args(hint)[:2])
             yield Field((*path, name), kind, bits)
@@ -179,7 +183,7 @@ def _typed(form: type, field: Field, value: int) -> object:
 
 def _nested(form: type, values: dict[tuple[str, ...], object], path: tuple[str, ...]) -> dict[str, object]:
     arguments: dict[str, object] = {}
-    for name, hint in cast(dict[str, object], get_type_hints(form, include_extras=True)).items():
+    for name, hint in _hints(form).items():
         if get_origin(hint) is Annotated:
             arguments[name] = values[(*path, name)]
         elif isinstance(hint, type) and is_dataclass(hint):

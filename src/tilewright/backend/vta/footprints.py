@@ -8,9 +8,12 @@ from numpy.typing import NDArray
 from tilewright.backend.vta.assembly import text_of
 from tilewright.backend.vta.config import Config, Scratchpad
 from tilewright.backend.vta.instructions import Alu, Columns, Finish, Gemm, Instruction, Load, Store
-from tilewright.base.errors import OutOfBounds
+from tilewright.base.errors import OutOfBounds, ResourceLimit
 
 Indices = NDArray[np.int64]
+
+MOST_STEPS = 1 << 21
+"""Micro-ops that the simulators run for one instruction: beyond it their arrays would take hundreds of megabytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +26,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of bytes in device memory: where each starts, and the bytes of one."""
+    """Rows of bytes in device memory: where each starts (in ascending order), and the bytes of one."""
 
     starts: Indices
     size: int
@@ -37,10 +40,9 @@ class Rows:
         """Whether a byte is in both."""
         if not self.bytes or not other.bytes:
             return False
-        if self.starts.min() >= other.starts.max() + other.size or other.starts.min() >= self.starts.max() + self.size:
-            return False
-        apart = self.starts[:, None] - other.starts[None, :]
-        return bool(np.any((apart < other.size) & (-apart < self.size)))
+        nearest = np.searchsorted(other.starts, self.starts - other.size, side="right")  # the first that ends later
+        known = nearest < len(other.starts)
+        return bool(np.any(other.starts[nearest[known]] < self.starts[known] + self.size))
 
 
 NO_ROWS = Rows(np.empty(0, np.int64), 0)
@@ -68,7 +70,15 @@ class Steps:
 
 
 def steps(instruction: Gemm | Alu, uops: Columns) -> Steps:
-    """All executed micro-ops; ``uops`` are those of the instruction: (n, 3)."""
+    """All executed micro-ops; ``uops`` are those of the instruction: (n, 3).
+
+    Raises ``ResourceLimit`` for more than 2^21 of them.
+    """
+    if instruction.executions > MOST_STEPS:
+        raise ResourceLimit(
+            f"{text_of(instruction)}: runs {instruction.executions} micro-ops; an instruction is simulated up to "
+            f"{MOST_STEPS} of them: split it"
+        )
     outer = np.arange(instruction.outer, dtype=np.int64)[:, None, None]
     inner = np.arange(instruction.inner, dtype=np.int64)[None, :, None]
     wgt_outer, wgt_inner = (instruction.wgt_outer, instruction.wgt_inner) if isinstance(instruction, Gemm) else (0, 0)
@@ -93,19 +103,18 @@ def rows_of(instruction: Load | Store, config: Config) -> Rows:
     return Rows(starts * tile, instruction.columns * tile)
 
 
-def _tiles(instruction: Load | Store) -> Indices:
-    return np.arange(instruction.sram, instruction.sram + instruction.tiles, dtype=np.int64)
-
-
 def transfer_footprint(instruction: Load | Store, config: Config, memory_bytes: int) -> Footprint:
     """The accesses of a LOAD or STORE. Raises ``OutOfBounds``."""
-    rows, region = rows_of(instruction, config), Region(instruction.memory.storage, _tiles(instruction))
-    if rows.bytes and (end := int(rows.starts[-1]) + rows.size) > memory_bytes:
+    pad, end = instruction.memory.storage, instruction.sram + instruction.tiles
+    if instruction.tiles:
+        _require_inside(instruction, pad, end - 1, config)
+    rows = rows_of(instruction, config)
+    if rows.bytes and (last := int(rows.starts[-1]) + rows.size - 1) >= memory_bytes:
         raise OutOfBounds(
-            f"{text_of(instruction)}: accesses bytes {rows.starts[0]} to {end - 1} of device memory, which has "
+            f"{text_of(instruction)}: accesses bytes {rows.starts[0]} to {last} of device memory, which has "
             f"{memory_bytes} bytes"
         )
-    _require_inside(instruction, region, config)
+    region = Region(pad, np.arange(instruction.sram, end, dtype=np.int64))
     if isinstance(instruction, Load):
         return Footprint(writes=(region,), fetched=rows)
     return Footprint(reads=(region,), stored=rows)
@@ -116,7 +125,8 @@ def step_footprint(instruction: Gemm | Alu, taken: Steps, config: Config) -> Foo
     dst = Region(Scratchpad.ACC, taken.dst)
     reads = _operands(instruction, taken, dst)
     for region in (dst, *reads):
-        _require_inside(instruction, region, config)
+        if len(region.tiles):
+            _require_inside(instruction, region.pad, int(region.tiles.max()), config)
     return Footprint(reads=reads, writes=(dst,))
 
 
@@ -138,12 +148,9 @@ def require_uops(instruction: Gemm | Alu, config: Config) -> None:
         raise OutOfBounds(f"{text_of(instruction)}: accesses uop[{instruction.uop_end - 1}]; uop has {depth} tiles")
 
 
-def _require_inside(instruction: Instruction, region: Region, config: Config) -> None:
-    if not len(region.tiles):
-        return
-    depth, last = config.depth(region.pad), int(region.tiles.max())
-    if last >= depth:
-        name = region.pad.name.lower()
+def _require_inside(instruction: Instruction, pad: Scratchpad, last: int, config: Config) -> None:
+    if last >= (depth := config.depth(pad)):
+        name = pad.name.lower()
         raise OutOfBounds(f"{text_of(instruction)}: accesses {name}[{last}]; {name} has {depth} tiles")
 
 

@@ -137,7 +137,8 @@ class Core:
     def execute(self, instruction: Instruction) -> Footprint:
         """Run one instruction; the memory that it accessed.
 
-        Raises ``OutOfBounds``, with the instruction, before anything is changed.
+        Raises ``OutOfBounds``, with the instruction, before anything is changed; ``ResourceLimit`` for loops of GEMM or
+        ALU that run for too long.
         """
         match instruction:
             case Load():

@@ -212,7 +212,7 @@ def _device_hazards(
     instructions: Sequence[Instruction], footprints: Sequence[Footprint], clocks: Sequence[Clock]
 ) -> Iterator[Finding]:
     """Stores beside loads of other modules, in device memory."""
-    loads: list[int] = []
+    loads: dict[Module, list[int]] = {Module.LOAD: [], Module.COMPUTE: []}
     stores: list[int] = []
     positions = _positions(instructions)
     for number, footprint in enumerate(footprints):
@@ -221,10 +221,9 @@ def _device_hazards(
             for store in _unordered(stores, Module.STORE, positions, clock):
                 if footprints[store].stored.overlap(footprint.fetched):
                     yield _hazard(Fault.READ_AFTER_WRITE, instructions, store, number, "device memory")
-            loads.append(number)
+            loads[instructions[number].module].append(number)
         if footprint.stored.bytes:
-            for module in (Module.LOAD, Module.COMPUTE):
-                earlier = [load for load in loads if instructions[load].module is module]
+            for module, earlier in loads.items():
                 for load in _unordered(earlier, module, positions, clock):
                     if footprints[load].fetched.overlap(footprint.stored):
                         yield _hazard(Fault.WRITE_AFTER_READ, instructions, load, number, "device memory")
@@ -254,6 +253,9 @@ def _unfinished(instructions: Sequence[Instruction], clocks: Sequence[Clock]) ->
         yield Finding(Fault.UNFINISHED, None, None, "the last instruction is not FINISH")
         return
     end = len(instructions) - 1
+    early = next(i for i, instruction in enumerate(instructions) if isinstance(instruction, Finish))
+    if early < end:
+        yield Finding(Fault.UNFINISHED, early, end, f"{_named(instructions, early)} is not the last instruction")
     stores = [number for number, instruction in enumerate(instructions) if instruction.module is Module.STORE]
     if len(stores) > clocks[end].store:
         text = f"{_named(instructions, end)} does not wait for {_named(instructions, stores[-1])}"

@@ -14,11 +14,10 @@ passes a token of that queue already, an instruction without tiles is recorded t
 are the two halves, for a taker that waits later than for the next thing it does.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
-
-import numpy as np
 
 from tilewright.backend.vta.assembly import text_of
 from tilewright.backend.vta.config import Config, Module, Scratchpad
@@ -39,7 +38,7 @@ class Operand:
     @property
     def tiles(self) -> int:
         """Their number."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
     def array_shape(self, config: Config) -> tuple[int, ...]:
         """The shape of the whole array."""
