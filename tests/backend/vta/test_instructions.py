@@ -76,7 +76,7 @@ def instructions(draw: st.DrawFn, config: Config) -> Instruction:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_instructions_come_back(config: Config, data: st.DataObject) -> None:
     instruction = data.draw(instructions(config))
     encoded = encode(instruction, config)

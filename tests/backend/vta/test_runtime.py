@@ -100,6 +100,8 @@ def test_what_the_recorder_refuses() -> None:
         recorder.transfer(data, Load(memory=Scratchpad.INP, rows=2, columns=4, stride=3))
     with pytest.raises(BadProgram, match="LOAD wgt: the tiles of a are those of inp"):
         recorder.transfer(data, Load(memory=Scratchpad.WGT))
+    with pytest.raises(BadProgram, match="LOAD uop: micro-ops are loaded by the run-time compiler"):
+        recorder.transfer(recorder.operand("u", Scratchpad.UOP, (1,)), Load(memory=Scratchpad.UOP))
     with pytest.raises(BadProgram, match="load has done nothing that compute could wait for"):
         recorder.token(LOAD, COMPUTE)
     with pytest.raises(BadProgram, match="no tokens go from load to store; let compute stand between"):
@@ -167,6 +169,8 @@ def test_what_a_run_refuses() -> None:
         runtime.run(SMALL, {"filters": feeds["filters"]})
     with pytest.raises(BadFeed, match=r"data is \(2, 6, 6, 1, 16\), int32; give an array of"):
         runtime.run(SMALL, feeds | {"data": feeds["data"].astype(np.int32)})
+    with pytest.raises(BadFeed, match="out is no operand; the program has data, filters, result"):
+        runtime.run(SMALL, feeds | {"out": feeds["data"]})
     with pytest.raises(BadProgram, match="the program is for vta, and the device is large"):
         Runtime(SimulatedDevice(LARGE)).run(SMALL, feeds)
 

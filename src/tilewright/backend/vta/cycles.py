@@ -24,7 +24,7 @@ class Timing:
     """Times in cycles of the accelerator's clock, and lengths of queues. Raises ``BadInput`` for impossible ones."""
 
     bus_bytes: int = 8
-    """Bytes of device memory in a cycle: one 64-bit port, as VTA's on a Zynq-7000 has."""
+    """Bytes of device memory in a cycle: one 64-bit AXI port of a Zynq-7000 (Xilinx UG585)."""
     latency: int = 32
     """From the beginning of a LOAD or STORE to its first bytes. An assumption: no board was measured."""
     issue: int = 4

@@ -171,8 +171,11 @@ class Recorder:
     def transfer(self, operand: Operand, instruction: Load | Store) -> None:
         """Record a LOAD or STORE whose ``dram`` is relative to the operand.
 
-        Raises ``BadProgram`` if it reaches beyond the operand, or has other tiles.
+        Raises ``BadProgram`` if it reaches beyond the operand, has other tiles, or loads micro-ops, whose memory is
+        that of the run-time compiler.
         """
+        if instruction.memory is Scratchpad.UOP:
+            raise BadProgram(f"{text_of(instruction)}: micro-ops are loaded by the run-time compiler; record kernels")
         rows, columns = instruction.rows, instruction.columns
         end = instruction.dram + (rows - 1) * instruction.stride + columns if rows and columns else 0
         if end > operand.tiles:

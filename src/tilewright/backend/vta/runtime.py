@@ -46,14 +46,17 @@ class Runtime:
     def run(self, program: Program, arrays: Mapping[str, Array]) -> Run:
         """Copy operands in, run, copy results out. Results that are given are copied in, too, else they start as 0.
 
-        Raises ``BadFeed`` for missing or unfit arrays, ``BadProgram`` for a program of another configuration, and
-        whatever the device raises.
+        Raises ``BadFeed`` for missing, unknown or unfit arrays, ``BadProgram`` for a program of another configuration,
+        and whatever the device raises.
         """
         if program.config != self.driver.config:
             raise BadProgram(
                 f"the program is for {program.config.name}, and the device is {self.driver.config.name}; record it for "
                 "the device's configuration"
             )
+        known = [operand.name for operand in program.operands]
+        if unknown := sorted(arrays.keys() - set(known)):
+            raise BadFeed(f"{unknown[0]} is no operand; the program has {', '.join(known)}")
         contents = {operand: self._contents(operand, program, arrays) for operand in program.operands}
         addresses: dict[str, int] = {}
         try:
