@@ -2,9 +2,10 @@
 
 In: scheduled kernels, a main program that calls them, a target. Out: an image in a back end's own form.
 
-    cpu          object code through LLVM, for the processors of ``target`` reference    blocks, threads and memories of
-    a device, run in NumPy: counts, races, invalid accesses hosted       a base for back ends whose kernels are called
-    from Python
+    cpu          object code through LLVM, for the processors of ``target``
+    reference    blocks, threads and memories of a device, run in NumPy: counts, races, invalid accesses
+    vta          an accelerator: instructions, simulators, run-time compiler; loop programs are not compiled to it yet
+    hosted       a base for back ends whose kernels are called from Python
 
 ``api`` has the interface of back ends; ``choice`` finds one by name. A new one is a folder here, or a user's package.
 """

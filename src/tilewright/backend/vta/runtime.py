@@ -1,0 +1,139 @@
+"""The run-time compiler: gives a program's operands addresses and its micro-ops places, and has a device run it.
+
+    runtime = Runtime(SimulatedDevice(VTA))
+    results, report = runtime.run(program, {"A": a, "B": b})
+
+Micro-ops stay in device memory, each sequence once, and in the micro-op memory as long as others need no room: a second
+run of a program loads none.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tilewright.backend.vta.config import Scratchpad
+from tilewright.backend.vta.driver import Driver, Report
+from tilewright.backend.vta.instructions import Instruction, Load, Store, Uop, encode_program, encode_uops
+from tilewright.backend.vta.micro_op_cache import MicroOpCache
+from tilewright.backend.vta.program import Call, Operand, Pass, Program, Transfer
+from tilewright.base.arrays import Array
+from tilewright.base.errors import BadFeed, BadProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The results of a run by name, and what the device reports."""
+
+    results: Mapping[str, Array]
+    report: Report
+    instructions: tuple[Instruction, ...]
+    """What ran, with addresses."""
+
+
+@dataclass(slots=True)
+class Runtime:
+    """Runs programs on a device that nobody else uses."""
+
+    driver: Driver
+    _cache: MicroOpCache = field(init=False)
+    _stored: dict[tuple[Uop, ...], int] = field(default_factory=dict[tuple[Uop, ...], int])
+    """Where each sequence of micro-ops is in device memory."""
+
+    def __post_init__(self) -> None:
+        self._cache = MicroOpCache(self.driver.config.depth(Scratchpad.UOP))
+
+    def run(self, program: Program, arrays: Mapping[str, Array]) -> Run:
+        """Copy operands in, run, copy results out. Results that are given are copied in, too, else they start as 0.
+
+        Raises ``BadFeed`` for missing, unknown or unfit arrays, ``BadProgram`` for a program of another configuration,
+        and whatever the device raises.
+        """
+        if program.config != self.driver.config:
+            raise BadProgram(
+                f"the program is for {program.config.name}, and the device is {self.driver.config.name}; record it for "
+                "the device's configuration"
+            )
+        known = [operand.name for operand in program.operands]
+        if unknown := sorted(arrays.keys() - set(known)):
+            raise BadFeed(f"{unknown[0]} is no operand; the program has {', '.join(known)}")
+        contents = {operand: self._contents(operand, program, arrays) for operand in program.operands}
+        addresses: dict[str, int] = {}
+        try:
+            for operand, content in contents.items():
+                addresses[operand.name] = self.driver.allocate(len(content))
+                self.driver.write(addresses[operand.name], content)
+            instructions = tuple(self._linked(program, addresses))
+            report = self._executed(instructions)
+            return Run({item.name: self._result(item, addresses) for item in program.results}, report, instructions)
+        except BaseException:
+            self._cache.clear()  # what the micro-op memory has is not known
+            raise
+        finally:
+            for address in addresses.values():
+                self.driver.free(address)
+
+    def _contents(self, operand: Operand, program: Program, arrays: Mapping[str, Array]) -> bytes:
+        config = program.config
+        dtype, shape = config.dtype(operand.pad), operand.array_shape(config)
+        if operand.name not in arrays:
+            if operand in program.inputs:
+                raise BadFeed(f"{operand.name} is missing; give an array of {shape}, {dtype}")
+            return bytes(operand.bytes(config))
+        array = arrays[operand.name]
+        if array.shape != shape or array.dtype != dtype:
+            raise BadFeed(f"{operand.name} is {array.shape}, {array.dtype}; give an array of {shape}, {dtype}")
+        return array.tobytes()
+
+    def _linked(self, program: Program, addresses: Mapping[str, int]) -> Iterator[Instruction]:
+        for step in program.steps:
+            match step:
+                case Transfer():
+                    yield self._addressed(step.instruction, addresses[step.operand.name])
+                case Pass():
+                    yield step.instruction
+                case Call():
+                    yield from self._called(step)
+
+    def _addressed(self, instruction: Load | Store, address: int) -> Load | Store:
+        tile = self.driver.config.tile_bytes(instruction.memory)
+        return replace(instruction, dram=instruction.dram + address // tile)
+
+    def _called(self, call: Call) -> Iterator[Instruction]:
+        """The kernel, after its micro-ops if they are not on the chip. Their LOAD needs no tokens: compute runs it."""
+        uops = call.kernel.uops
+        place = self._cache.place(uops)
+        if place.is_new and uops:
+            load = Load(memory=Scratchpad.UOP, sram=place.begin, columns=len(uops))
+            yield self._addressed(load, self._address_of(uops))
+        yield call.kernel.instruction(place.begin, call.tokens)
+
+    def _address_of(self, uops: tuple[Uop, ...]) -> int:
+        if uops not in self._stored:
+            data = encode_uops(uops, self.driver.config)
+            address = self.driver.allocate(len(data))
+            self.driver.write(address, data)
+            self._stored[uops] = address
+        return self._stored[uops]
+
+    def _executed(self, instructions: tuple[Instruction, ...]) -> Report:
+        data = encode_program(instructions, self.driver.config)
+        address = self.driver.allocate(len(data))
+        try:
+            self.driver.write(address, data)
+            self.driver.start(address, len(instructions))
+            return self.driver.wait()
+        finally:
+            self.driver.free(address)
+
+    def _result(self, operand: Operand, addresses: Mapping[str, int]) -> Array:
+        config = self.driver.config
+        data = self.driver.read(addresses[operand.name], operand.bytes(config))
+        return np.frombuffer(data, config.dtype(operand.pad)).reshape(operand.array_shape(config))
+
+    def close(self) -> None:
+        """Give the micro-ops' device memory back."""
+        for address in self._stored.values():
+            self.driver.free(address)
+        self._stored.clear()
+        self._cache.clear()

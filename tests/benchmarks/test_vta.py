@@ -1,0 +1,51 @@
+"""The accelerator's roofline: points are below the roof, latency hiding helps, wrong results are noticed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.vta import CALLS, LAYERS, Point, exact, main, rows
+from tilewright.backend.vta import OSDI, VTA, Timing
+from tilewright.backend.vta.convolution import Convolution
+
+
+@pytest.mark.parametrize("names", [["C10"], pytest.param(list(LAYERS), marks=pytest.mark.slow)], ids=["one", "all"])
+def test_points_are_below_the_roof_and_hiding_helps(names: list[str]) -> None:
+    timing = Timing()
+    found = list(rows(names, VTA, timing))
+    assert [name for name, *_ in found] == [*names, "all"]
+    for name, one, two in found:
+        assert one.gops(VTA) < one.roof(VTA, timing)
+        assert two.gops(VTA) < two.roof(VTA, timing)
+        assert one.share < two.share, name
+    if len(names) > 1:
+        assert found[-1][1].share < 0.75
+        assert found[-1][2].share > 0.9
+
+
+def test_roofs() -> None:
+    """One micro-op for each two bytes is 256 operations per byte; 8 bytes in a cycle of 10 ns allow 204.8 GOPS."""
+    point = Point(cycles=200, products=100, bytes=200)
+    assert point.intensity(VTA) == 256
+    assert point.gops(VTA) == 25.6
+    assert point.gops(OSDI) == 51.2
+    assert point.roof(VTA, Timing()) == 51.2
+    assert point.roof(VTA, Timing(bus_bytes=1)) == pytest.approx(25.6)
+    assert replace(point, bytes=2000).roof(VTA, Timing()) == pytest.approx(20.48)
+    assert (point + point.times(2)) == Point(600, 300, 600)
+    assert sum(CALLS.values()) == 19
+
+
+def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--layers", "C10", "--bus", "16"])
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "vta: 51.2 GOPS at 100 MHz, 16 bytes in a cycle"
+    assert [line.split()[0] for line in printed[3:]] == ["C10", "all"]
+
+
+def test_a_convolution_in_numpy() -> None:
+    """By hand: ones under a 3 x 3 window of ones, with zeros around."""
+    ones = np.ones((1, 16, 3, 3), np.int64)
+    found = exact(Convolution(3, 3, 1, 1, 3, padding=1, shift=2), ones, ones[:, :, :3, :3])
+    assert found[0, 0].tolist() == [[16, 24, 16], [24, 36, 24], [16, 24, 16]]
