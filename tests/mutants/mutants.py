@@ -3105,7 +3105,7 @@ MUTANTS = (
     Mutant(
         "integer products: images are padded with 0 instead of their zero point",
         "passes/alternatives/integer_products.py",
-        "            return self._unsigned(zero)\n",
+        "            return self._moved(zero)\n",
         "            return None\n",
         _INTEGERS,
     ),
