@@ -3089,6 +3089,13 @@ MUTANTS = (
         _INTEGERS,
     ),
     Mutant(
+        "integer products: weights of any size are limited",
+        "passes/alternatives/integer_products.py",
+        "is_limited = _has_limits(node, building) and _gains_by_limits(target)",
+        "is_limited = _gains_by_limits(target)",
+        _INTEGERS,
+    ),
+    Mutant(
         "integer products: the sum of a column is not corrected for its own zero point",
         "passes/alternatives/integer_products.py",
         "words.sum(0, dtype=np.int32) - depth * zeros",
@@ -3105,7 +3112,7 @@ MUTANTS = (
     Mutant(
         "integer products: images are padded with 0 instead of their zero point",
         "passes/alternatives/integer_products.py",
-        "            return self._unsigned(zero)\n",
+        "            return self._moved(zero)\n",
         "            return None\n",
         _INTEGERS,
     ),

@@ -21,7 +21,7 @@ from tilewright.passes.normalize import normalize
 from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
-BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64,znver3")
+BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64")
 EIGHT = (np.uint8, np.int8)
 
 
@@ -294,3 +294,45 @@ def test_the_instruction_is_used_in_a_register_tile() -> None:
     text = "".join(kernel.program.intrinsics[0].name + str(kernel.program) for kernel in compiled.kernels)
     assert "vpdpbusd_add" in text
     assert "unrolled" in text
+
+
+@pytest.mark.parametrize("limit", [127, 64])
+@pytest.mark.parametrize("x", EIGHT)
+@pytest.mark.parametrize(
+    "processor",
+    ["x86-64-v3", *(pytest.param(name, marks=pytest.mark.slow) for name in ("x86-64-v2", "skylake-avx512", "znver4"))],
+)
+def test_other_processors(processor: str, x: type, limit: int) -> None:
+    """Convolutions in blocks, and of other channels; products of matrices. Small weights have another instruction."""
+    target = Target.parse(f"x86_64,{processor}")
+    if not set(target.features) <= set(Target.host().features):
+        pytest.skip(f"this machine is no {processor}")
+    weights = [np.clip(drawn(np.int8, *shape), -limit, limit) for shape in ((24, 16, 3, 2), (10, 6, 3, 2), (36, 50))]
+    for weight in weights[:2]:
+        case = Window(drawn(x, 1, weight.shape[1], 6, 5), weight, 5, (0,), (1, 0, 0, 1))
+        (found,) = tilewright.compile(case.model(), target=target).run(None, {"x": case.x})
+        np.testing.assert_array_equal(found, case.expected)
+    case = Case(drawn(x, 7, 36), weights[2], drawn(x))
+    (found,) = tilewright.compile(case.model(), target=target).run(None, case.feeds)
+    np.testing.assert_array_equal(found, case.expected)
+
+
+@pytest.mark.parametrize(
+    ("processor", "x", "limit", "instruction"),
+    [
+        ("x86_64,x86-64-v3", np.uint8, 127, "pmaddwd_ymm"),
+        ("x86_64,x86-64-v3", np.int8, 127, "pmaddwd_signed_ymm"),
+        ("x86_64,haswell", np.int8, 64, "pmaddubsw_ymm"),
+        ("x86_64,alderlake", np.int8, 64, "vpdpbusd_ymm"),
+        ("x86_64,skylake-avx512", np.uint8, 65, "pmaddwd_zmm"),
+        ("aarch64,neoverse-n1", np.int8, 127, "sdot"),
+        ("aarch64,neoverse-n1", np.uint8, 127, "sdot"),
+        ("aarch64,neoverse-v1", np.uint8, 64, "usdot"),
+        ("aarch64,neoverse-v1", np.int8, 127, "sdot"),
+    ],
+)
+def test_instructions_of_other_processors(processor: str, x: type, limit: int, instruction: str) -> None:
+    weight = np.clip(drawn(np.int8, 16, 16, 3, 3), -limit, limit)
+    case = Window(drawn(x, 1, 16, 5, 5), weight, 3)
+    compiled = compile_graph(load(case.model()), Options(target=Target.parse(processor)))
+    assert any(f"{instruction}_add(" in str(kernel.program) for kernel in compiled.kernels)

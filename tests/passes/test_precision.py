@@ -202,6 +202,15 @@ def test_values_are_rounded_by_an_instruction() -> None:
     assert ["vcvtneps2bf16" in text for text in texts] == stores
 
 
+def test_dot_products_of_arm() -> None:
+    target = Target.parse("aarch64,neoverse-v1")
+    found = compiled(convolutions(16, 32, 12), Precision.BF16, target)
+    texts = [CPU.listing(kernel.program, target, Stage.ASM) for kernel in found.kernels]
+    assert sum("bfdot" in text for text in texts) == 3
+    plain = compiled(convolutions(16, 32, 12), Precision.BF16, Target.parse("aarch64,neoverse-n1"))
+    assert not any("bfdot" in str(kernel.program) for kernel in plain.kernels)
+
+
 @pytest.mark.skipif(not Target.host().has("avx512bf16"), reason="rounds by other instructions")
 def test_subnormal_numbers_count_as_zero() -> None:
     text = "net (float[4, 64] x) => (float[4, 64] y) { h = MatMul(x, a)  r = Relu(h)  y = MatMul(r, a) }"

@@ -20,7 +20,7 @@ from tilewright.passes.alternatives import expand, facts_of
 from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
-BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64,znver3")
+BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64")
 RANDOM = np.random.default_rng
 
 

@@ -26,7 +26,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
-BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64,znver3")
+BEST, OLD = Target.parse("x86_64,znver5"), Target.parse("x86_64")
 
 
 def draw(seed: int) -> np.random.Generator:
@@ -314,7 +314,7 @@ def dequantized() -> Iterator[Dequantized]:
 @pytest.mark.parametrize(
     "case", list(dequantized()), ids=lambda case: f"{case.codes.dtype}{case.codes.shape}{case.how}"
 )
-@pytest.mark.parametrize("target", ["host", "x86_64,haswell"])
+@pytest.mark.parametrize("target", ["host", "x86_64,haswell", "x86_64"])
 def test_weights_that_are_dequantized(case: Dequantized, target: str) -> None:
     case.check(target=target)
 
@@ -347,6 +347,20 @@ def test_codes_take_four_bits_in_the_artifact() -> None:
     stored = sum(array.nbytes for array in compiled.executable.constants)
     assert stored < 256 * 512 // 2 + 8 * 512 * 4 + 64
     assert any("vpdpbusd_nibbles_add" in str(kernel.program) for kernel in compiled.kernels)
+
+
+@pytest.mark.parametrize(
+    ("processor", "instructions"),
+    [
+        ("x86_64,haswell", ["pmaddubsw_nibbles_ymm", "pmaddwd_bytes_ymm"]),
+        ("aarch64,neoverse-n1", ["sdot_nibbles", "sdot_bytes"]),
+        ("aarch64,neoverse-v1", ["sdot_nibbles", "usdot_bytes"]),
+    ],
+)
+def test_instructions_of_other_processors(processor: str, instructions: list[str]) -> None:
+    for case, instruction in zip((Case(1, 64, 128), Case(5, 128, 64, bits=8)), instructions, strict=True):
+        compiled = compile_graph(load(case.proto()), Options(target=Target.parse(processor)))
+        assert any(f"{instruction}_add(" in str(kernel.program) for kernel in compiled.kernels)
 
 
 def test_numbers_of_any_size() -> None:

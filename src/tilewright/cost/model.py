@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
-from tilewright.kernels.block_sums import BlockFacts, BlockSums
-from tilewright.kernels.dot_products import LANES
+from tilewright.kernels.block_sums import BlockSums
+from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.tiling import Order
@@ -73,23 +73,23 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
         case Lanes(parallel=parallel):
             cycles = -(-nest.points // nest.width) * _lane_cycles(nest.live, population, target)
             return _shared(cycles, np.full(len(population), MOST_CHUNKS), target) if parallel else cycles
-        case BlockSums(facts=facts, parallel=parallel):
-            cycles, tiles = block_cycles(facts, population, target)
+        case BlockSums(parallel=parallel):
+            cycles, tiles = block_cycles(nest, population, target)
             return _shared(cycles, tiles, target) if parallel else cycles
         case _:
             return np.full(len(population), nest.points * unknown_cycles(target))
 
 
-def block_cycles(facts: BlockFacts, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:
+def block_cycles(nest: BlockSums, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:
     """Cycles of scaled sums over blocks on one core, and the number of their tiles.
 
     A step's instructions wait for each other if there are few accumulators; the panel's vectors are separated once for
     all rows; the sums of a block are converted and scaled.
     """
-    machine = target.machine
-    vectors, rows = population.column("lanes") // LANES, population.column("rows")
+    machine, facts, instruction = target.machine, nest.facts, nest.instruction
+    vectors, rows = population.column("lanes") // lanes_of(instruction), population.column("rows")
     sums = rows * vectors * facts.sums
-    step = np.maximum(sums, machine.fma_latency) * facts.groups + facts.groups * vectors
+    step = np.maximum(sums * instruction.multiply_adds, machine.fma_latency) * facts.groups + facts.groups * vectors
     block = facts.steps * step + 2 * sums
     tiles = -(-facts.columns // population.column("lanes")) * -(-facts.rows // rows)
     return tiles * (facts.blocks * block + machine.tile_start), tiles

@@ -11,7 +11,8 @@ import numpy as np
 
 from tilewright.base.dtypes import DType
 from tilewright.kernels.contraction import Extents, Roles, Tile, window
-from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.dot_descriptions import lanes_of
+from tilewright.kernels.dot_products import dot_products
 from tilewright.kernels.nests import Nest, Registers
 from tilewright.kernels.schedules import driving_loop, extent_of, is_reduction
 from tilewright.kernels.tiling import Order, Plan, axes_of, outer_order, schedule_tiles
@@ -68,22 +69,22 @@ class BlockSums(Nest):
         inner, outer = reductions
         instruction, roles = _instruction(inner, target), window(outer)
         is_used_once = consumers(s.program, inner) == (outer,) and len(axes_of(outer, IterKind.REDUCE)) == 1
-        if instruction is None or roles is None or not is_used_once or not _is_packed(inner):
+        if instruction is None or roles is None or not is_used_once or not _is_packed(inner, lanes_of(instruction)):
             return None
         extents = Extents(s.program.dims)
         facts = _facts(inner, outer, roles, instruction, extents)
-        registers = Registers.of(outer, target)
-        lanes = tuple(n * LANES for n in (4, 2, 1) if facts.columns % (n * LANES) == 0)
+        registers, own = Registers.of(outer, target), lanes_of(instruction)
+        lanes = tuple(n * own for n in (4, 2, 1) if facts.columns % (n * own) == 0)
         rows = tuple(range(1, min(max(facts.rows, 1), registers.count // (1 + facts.sums)) + 1))
-        knobs = Knob("lanes", lanes or (LANES,)), Knob("rows", rows)
+        knobs = Knob("lanes", lanes or (own,)), Knob("rows", rows)
         is_large = extents.points(inner.axes) >= parallel
         return BlockSums(outer.name, knobs, inner.name, roles, facts, registers, instruction, is_large)
 
     def allowed(self, population: Population) -> BoolArray:
         """Checks that the accumulators, those of a block, and a step of the panel fit in the registers."""
-        vectors = population.column("lanes") // LANES
+        vectors = population.column("lanes") // lanes_of(self.instruction)
         tiles = population.column("rows") * (1 + self.facts.sums) + self.facts.groups
-        return np.less_equal(vectors * tiles + 1, self.registers.count)
+        return np.less_equal(vectors * tiles + 1, self.registers.count - self.instruction.temporaries)
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """See ``Nest``."""
@@ -105,7 +106,7 @@ class BlockSums(Nest):
         spatial = [loop for loop, axis in zip(loops, made.axes, strict=True) if axis.kind is IterKind.SPATIAL]
         reduced = [loop for loop, axis in zip(loops, made.axes, strict=True) if axis.kind is IterKind.REDUCE]
         steps, at_once = reduced[:-summed], reduced[-summed:]
-        vector, lanes = s.split(spatial[-1], (None, LANES))
+        vector, lanes = s.split(spatial[-1], (None, lanes_of(self.instruction)))
         tile = [vector, *spatial[:-1]]
         s.reorder(*steps, *tile, lanes, *at_once)
         for loop in (*(step for step in steps if extent_of(s, step) <= WRITTEN_OUT), *tile):
@@ -137,8 +138,8 @@ def _instruction(block: Block, target: Target) -> TensorIntrinsic | None:
     return None
 
 
-def _is_packed(block: Block) -> bool:
-    """Whether what ``block`` multiplies by is stored in the registers of the instruction."""
+def _is_packed(block: Block, lanes: int) -> bool:
+    """Whether what ``block`` multiplies by is stored in the registers of the instruction, of so many ``lanes``."""
     assert isinstance(block.body, Store), "see `_instruction`"
     spatial = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
     reads = [read for read in reads_in(block.body.value) if len(read.indices) > 1]
@@ -146,10 +147,10 @@ def _is_packed(block: Block) -> bool:
     if panel is None:
         return False
     vector = spatial[-1]
-    is_whole = isinstance(vector.extent, Const) and int(vector.extent.value) % LANES == 0
+    is_whole = isinstance(vector.extent, Const) and int(vector.extent.value) % lanes == 0
     match panel.indices[-2:]:
         case (Binary(BinaryOp.MOD, place, Const(int(width))), group):
-            return is_whole and place == vector.var and width % LANES == 0 and group == block.axes[-1].var
+            return is_whole and place == vector.var and width % lanes == 0 and group == block.axes[-1].var
         case (place, group):
             return is_whole and place == vector.var and group == block.axes[-1].var
         case _:

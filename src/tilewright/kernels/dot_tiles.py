@@ -7,9 +7,9 @@ layout (``ops.dot_products``), a register for each step. Otherwise they are ordi
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.base.dtypes import DType
 from tilewright.kernels.contraction import Contraction
-from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.dot_descriptions import WORD, group_of, has_limits, lanes_of, types_of
+from tilewright.kernels.dot_products import dot_products
 from tilewright.kernels.narrowing import factors
 from tilewright.kernels.nests import VECTORS, Tiles
 from tilewright.kernels.packing import Group
@@ -37,22 +37,24 @@ def instruction_for(block: Block, roles: Contraction, target: Target) -> TensorI
     if panel is None or broadcast is None:
         return None
     group, vector = block.axes[-1], block.axes[roles.vector]
-    if len(panel.indices) < 2 or panel.indices[-1] != group.var or not _is_whole(panel.indices[-2], vector):
+    if len(panel.indices) < 2 or panel.indices[-1] != group.var:
         return None
     if not any(depends_on(index, (group.var,)) for index in broadcast.indices[-1:]):
         return None
     types = (broadcast.dtype, panel.dtype, block.writes[0].buffer.dtype)
-    known = dot_products(target).intrinsics
-    return next((i for i in known if _types(i) == types and group.extent == const(_size(i))), None)
+    known = (one for one in dot_products(target).intrinsics if types_of(one) == types)
+    alike = (one for one in known if has_limits(one.block) == has_limits(block))
+    fitting = (one for one in alike if group.extent == const(group_of(one)))
+    return next((one for one in fitting if _is_whole(panel.indices[-2], vector, lanes_of(one))), None)
 
 
-def _is_whole(place: Expr, vector: IterVar) -> bool:
+def _is_whole(place: Expr, vector: IterVar, lanes: int) -> bool:
     """Whether ``place`` is the position on the axis ``vector`` in panels of whole registers."""
     match place:
         case Var():
-            return place == vector.var and isinstance(vector.extent, Const) and int(vector.extent.value) % LANES == 0
+            return place == vector.var and isinstance(vector.extent, Const) and int(vector.extent.value) % lanes == 0
         case Binary(BinaryOp.MOD, Var() as inner, Const(int(width))):
-            return inner == vector.var and width % LANES == 0
+            return inner == vector.var and width % lanes == 0
         case _:
             return False
 
@@ -71,7 +73,7 @@ def groups_of(op: Operation, weight: Tensor, layouts: Layouts, target: Target) -
     if own.source is not weight or not isinstance(data.source, Tensor):
         return None
     types = (data.dtype, weight.dtype, reduction.sources[0].dtype)
-    size = next((_size(i) for i in dot_products(target).intrinsics if _types(i) == types), 0)
+    size = next((group_of(one) for one in dot_products(target).intrinsics if types_of(one) == types), 0)
     for axis in op.reduce_axis if size else ():
         is_divided = isinstance(axis.extent, Const) and int(axis.extent.value) % size == 0
         if is_divided and axis.var in own.indices and _is_last(axis.var, data.source, data.indices, layouts, size):
@@ -86,35 +88,29 @@ def whole_columns(
     columns in blocks of a register, of which the last may not be full. A tile is then of several blocks, some less at
     the end; the widest tile that divides the columns would have fewer accumulators, which wait for themselves."""
     found = dict(layouts)
-    results = list(outputs)
+    results, lanes = list(outputs), target.lanes(WORD)
     for op, tensors in operations(outputs):
         (tensor, *others) = tensors
         weights = [source for source in inputs_of(op) if groups_of(op, source, layouts, target)] if not others else []
         columns = tensor.shape[-1] if tensor.shape else ONE
-        if weights and tensor not in layouts and isinstance(columns, Const) and not _are_tiles(int(columns.value)):
-            found[tensor] = blocked(tensor.ndim, LANES, tensor.ndim - 1)
+        if (
+            weights
+            and tensor not in layouts
+            and isinstance(columns, Const)
+            and not _are_tiles(int(columns.value), lanes)
+        ):
+            found[tensor] = blocked(tensor.ndim, lanes, tensor.ndim - 1)
             results = [_copy(t) if t is tensor else t for t in results]
     return results, found
 
 
-def _are_tiles(columns: int) -> bool:
+def _are_tiles(columns: int, lanes: int) -> bool:
     """Whether ``columns`` are one tile, or tiles of the most registers."""
-    return columns in {LANES * count for count in VECTORS} or columns % (LANES * max(VECTORS)) == 0
+    return columns in {lanes * count for count in VECTORS} or columns % (lanes * max(VECTORS)) == 0
 
 
 def _copy(x: Tensor) -> Tensor:
     return tensor_of(x.shape, lambda index: x[index])
-
-
-def _types(intrinsic: TensorIntrinsic) -> tuple[DType, ...]:
-    return tuple(parameter.dtype for parameter in intrinsic.description.params)
-
-
-def _size(intrinsic: TensorIntrinsic) -> int:
-    """The products that one accumulator adds up."""
-    extent = intrinsic.description.params[0].shape[-1]
-    assert isinstance(extent, Const), "intrinsics have constant shapes"
-    return int(extent.value)
 
 
 def _is_last(axis: Var, source: Tensor, indices: tuple[Expr, ...], layouts: Layouts, size: int) -> bool:
@@ -129,7 +125,9 @@ def _is_last(axis: Var, source: Tensor, indices: tuple[Expr, ...], layouts: Layo
 
 def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:
     """``tiles``, computed by ``instruction``: a step of the reduction is a group, as wide as an accumulator."""
-    facts = replace(tiles.facts, reduction=tiles.facts.reduction // _size(instruction))
-    lanes = tuple(n for n in tiles.values("lanes") if facts.vector % n == 0) or (LANES,)
+    steps = tiles.facts.reduction // group_of(instruction) * instruction.multiply_adds
+    facts, own = replace(tiles.facts, reduction=steps), lanes_of(instruction)
+    lanes = tuple(n for n in tiles.values("lanes") if facts.vector % n == 0) or (own,)
     knobs = tuple(Knob("lanes", lanes) if knob.name == "lanes" else knob for knob in tiles.knobs)
-    return replace(tiles, knobs=knobs, facts=facts, instruction=instruction)
+    registers = replace(tiles.registers, count=tiles.registers.count - instruction.temporaries)
+    return replace(tiles, knobs=knobs, facts=facts, registers=registers, instruction=instruction)

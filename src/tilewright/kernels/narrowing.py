@@ -28,9 +28,17 @@ def factors(op: Compute) -> tuple[Read, Read] | None:
 
 
 def _read(value: Expr) -> Read | None:
-    """The read of a tensor that ``value`` is, as stored or converted."""
-    inner = value.a if isinstance(value, Cast) else value
+    """The read of a tensor that ``value`` is, as stored, limited, or converted."""
+    inner = _without_limits(value.a if isinstance(value, Cast) else value)
     return inner if isinstance(inner, Read) and isinstance(inner.source, Tensor) else None
+
+
+def _without_limits(value: Expr) -> Expr:
+    match value:
+        case Binary(BinaryOp.MIN | BinaryOp.MAX, a, Const()):
+            return _without_limits(a)
+        case _:
+            return value
 
 
 def narrowed(

@@ -384,11 +384,12 @@ def block_factors(op: Compute, layouts: Layouts) -> dict[Var, int]:
         index_map = layouts[source]
         at = dict(zip(index_map.variables, indices, strict=True))
         for single in filter(None, map(digit, index_map.results)):
-            for v in free_vars(at[single.var]) & extents.keys():
+            for v in (reduced := free_vars(at[single.var]) & extents.keys()):
                 extent = extents[v]
-                if not _counts_single(at[single.var], v):
+                if not single.modulus or not isinstance(extent, Const) or not _counts_single(at[single.var], v):
                     continue
-                if single.modulus and isinstance(extent, Const) and int(extent.value) % single.modulus == 0:
+                is_position = extent.value == single.modulus and len(reduced) > 1  # others count the blocks
+                if int(extent.value) % single.modulus == 0 and not is_position:
                     factors[v] = single.modulus
     return factors
 

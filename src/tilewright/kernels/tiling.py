@@ -11,7 +11,7 @@ from enum import Enum
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Roles, Tile
-from tilewright.kernels.dot_products import LANES
+from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.schedules import driving_loop, extent_of, ref, vectorize_last
 from tilewright.loops.ir import Block
 from tilewright.loops.memory import GLOBAL, LOCAL
@@ -77,7 +77,7 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     *inside, lanes = inside
     at_once = [lanes]
     if plan.instruction is not None:
-        vector, lanes = s.split(lanes, (None, LANES))
+        vector, lanes = s.split(lanes, (None, lanes_of(plan.instruction)))
         inside.append(vector)
         summed = (p for p in axes_of(block, IterKind.REDUCE) if p not in plan.reduction)
         at_once = [lanes, *(driving_loop(s, anchor, position) for position in summed)]

@@ -9,21 +9,30 @@ from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.shapes import same_extent, simplified
 from tilewright.ops.windows import window
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast, const, select
+from tilewright.symbolic.expr import ZERO, Const, Expr, ExprLike, as_expr, cast, const, maximum, minimum, select
 from tilewright.symbolic.simplify import prove
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
+LIMIT = 64
+"""Two products of unsigned bytes by numbers up to this one are at most 255 * 64 * 2 = 32640: a sum in 16 bits."""
+
+
+def limited(weight: Expr) -> Expr:
+    """``weight`` from -``LIMIT`` to ``LIMIT``: itself, if it was known to be so."""
+    return minimum(maximum(weight, const(-LIMIT, weight.dtype)), const(LIMIT, weight.dtype))
+
 
 @operator("DotProducts", FusionKind.CONTRACTION)
-def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike) -> Tensor:
-    """``a [..., m, k]`` (u8) times a matrix packed as ``b [n/16, k/4, 16, 4]`` (i8), accumulated in i32.
+def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike, is_limited: bool = False) -> Tensor:
+    """``a [..., m, k]`` (bytes) times a matrix packed as ``b [n/lanes, k/4, lanes, 4]`` (i8), accumulated in i32.
 
-    The matrix has ``columns`` columns: padding columns of ``b`` are not part of the result.
+    The matrix has ``columns`` columns: padding columns of ``b`` are not part of the result. ``is_limited``: numbers
+    of ``b`` are ``limited`` first.
     """
-    if a.ndim < 2 or b.ndim != 4 or (a.dtype, b.dtype) != (u8, i8):
-        raise BadProgram(f"DotProducts of {a} and {b}: a matrix of u8 and a packed one of i8 are needed")
+    if a.ndim < 2 or b.ndim != 4 or not _are_bytes(a, b):
+        raise BadProgram(f"DotProducts of {a} and {b}: a matrix of bytes and a packed one of i8 are needed")
     strips, groups, lanes, group = b.shape
     if not same_extent(a.shape[-1], simplified(groups * group)):
         raise BadProgram(f"DotProducts of {a} and {b}: {a.shape[-1]} columns against {groups} groups of {group} rows")
@@ -33,7 +42,7 @@ def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike) -> Tensor:
         *rows, column = index
         left = a[(*rows, outer.var * group + inner.var)]
         right = b[column // lanes, outer.var, column % lanes, inner.var]
-        return te.sum(cast(left, i32) * cast(right, i32), axis=(outer, inner))
+        return te.sum(_product(left, right, is_limited), axis=(outer, inner))
 
     product = tensor((*a.shape[:-1], simplified(strips * lanes)), body)
     shape = (*a.shape[:-1], as_expr(columns))
@@ -66,15 +75,22 @@ def channel_groups(
 
 @operator("DotConvolution", FusionKind.CONTRACTION, Trait.STORES_BLOCKS)
 def dot_convolution(
-    a: Tensor, b: Tensor, *, filters: int, strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None
+    a: Tensor,
+    b: Tensor,
+    *,
+    filters: int,
+    strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
+    is_limited: bool = False,
 ) -> Tensor:
-    """A convolution of ``a [N, C/4, spatial..., 4]`` (u8) by ``b [F/16, C/4, kernel..., 16, 4]`` (i8), in i32.
+    """A convolution of ``a [N, C/4, spatial..., 4]`` (bytes) by ``b [F/lanes, C/4, kernel..., lanes, 4]`` (i8), in i32.
 
-    The result is ``[N, filters, spatial...]``; padding filters of ``b`` are not part of it.
+    The result is ``[N, filters, spatial...]``; padding filters of ``b`` are not part of it. ``is_limited``: numbers of
+    ``b`` are ``limited`` first.
     """
     rank = a.ndim - 3
-    if rank < 1 or b.ndim != rank + 4 or (a.dtype, b.dtype) != (u8, i8):
-        raise BadProgram(f"DotConvolution of {a} by {b}: u8 in groups of channels, and filters of i8 are needed")
+    if rank < 1 or b.ndim != rank + 4 or not _are_bytes(a, b):
+        raise BadProgram(f"DotConvolution of {a} by {b}: bytes in groups of channels, and filters of i8 are needed")
     strips, groups, *kernel, lanes, group = b.shape
     sliding = window(tensor(a.shape[:-1], lambda index: a[(*index, ZERO)]), tuple(kernel), strides, None, dilations)
     outer, inner = te.reduce_axis((0, groups), name="c"), te.reduce_axis((0, group), name="g")
@@ -84,7 +100,7 @@ def dot_convolution(
         batch, *places, filter_ = index
         left = a[(batch, outer.var, *sliding.positions(places, taps), inner.var)]
         right = b[(filter_ // lanes, outer.var, *(k.var for k in taps), filter_ % lanes, inner.var)]
-        return te.sum(cast(left, i32) * cast(right, i32), axis=(outer, *taps, inner))
+        return te.sum(_product(left, right, is_limited), axis=(outer, *taps, inner))
 
     places = sliding.outputs(a.shape[2:-1])
     product = tensor((a.shape[0], *places, simplified(strips * lanes)), body)
@@ -104,17 +120,19 @@ def blocked_dot_convolution(
     strides: Sequence[int] | None = None,
     pads: Sequence[int | Expr] | None = None,
     dilations: Sequence[int] | None = None,
+    is_limited: bool = False,
 ) -> Tensor:
-    """A convolution of ``x [N, C, spatial...]`` (u8), padded with ``around`` (default 0), accumulated in i32.
+    """A convolution of ``x [N, C, spatial...]`` (bytes), padded with ``around`` (default 0), accumulated in i32.
 
-    ``weight [F/16, C/group/16, kernel..., 4, 16, 4]`` (i8): blocks of 16 channels, each in four groups of four; if
-    ``group`` is not 1, filters of a group fill blocks, too. The result is ``[N, filters, spatial...]``; padding filters
-    of ``weight`` are not part of it. With channels in blocks of 16, four channels of a group are adjacent in ``x``, and
-    16 filters in the result.
+    ``weight [F/lanes, C/group/lanes, kernel..., lanes/4, lanes, 4]`` (i8): blocks of channels, each in groups of four;
+    if ``group`` is not 1, filters of a group fill blocks, too. The result is ``[N, filters, spatial...]``; padding
+    filters of ``weight`` are not part of it. With channels in blocks of as many lanes, four channels of a group are
+    adjacent in ``x``, and a block of filters in the result. ``is_limited``: numbers of ``weight`` are ``limited``
+    first.
     """
     rank = x.ndim - 2
-    if rank < 1 or weight.ndim != rank + 5 or (x.dtype, weight.dtype) != (u8, i8):
-        raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: u8, and filters of i8 in blocks are needed")
+    if rank < 1 or weight.ndim != rank + 5 or not _are_bytes(x, weight):
+        raise BadProgram(f"BlockedDotConvolution of {x} by {weight}: bytes, and filters of i8 in blocks are needed")
     strips, blocks, *kernel, parts, lanes, size = weight.shape
     width, per_group = simplified(parts * size), filters // group
     if not same_extent(x.shape[1], simplified(blocks * width * group)):
@@ -124,7 +142,7 @@ def blocked_dot_convolution(
         raise BadProgram(f"BlockedDotConvolution by {weight}: there are no {filters} filters")
     sliding = window(x, tuple(kernel), strides, pads, dilations)
     places = sliding.outputs(x.shape[2:])
-    source = sliding.padded(x, const(0, u8) if around is None else around[(ZERO,) * around.ndim], places)
+    source = sliding.padded(x, const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim], places)
     extents = {"c": blocks, "s": parts, "g": size}
     block, part, inner = (te.reduce_axis((0, extent), name=name) for name, extent in extents.items())
     taps = sliding.taps()
@@ -135,7 +153,7 @@ def blocked_dot_convolution(
         channel = channel if group == 1 else (filter_ // per_group) * (blocks * width) + channel
         left = source[(batch, channel, *sliding.positions(outputs, taps))]
         right = weight[(filter_ // lanes, block.var, *(k.var for k in taps), part.var, filter_ % lanes, inner.var)]
-        return te.sum(cast(left, i32) * cast(right, i32), axis=(block, *taps, part, inner))
+        return te.sum(_product(left, right, is_limited), axis=(block, *taps, part, inner))
 
     return tensor((x.shape[0], const(filters), *places), body)
 
@@ -171,3 +189,11 @@ def channel_convolution(
         return te.sum(cast(left, i32) * cast(right, i32), axis=taps)
 
     return tensor((*x.shape[:2], *places), body)
+
+
+def _product(left: Expr, right: Expr, is_limited: bool) -> Expr:
+    return cast(left, i32) * cast(limited(right) if is_limited else right, i32)
+
+
+def _are_bytes(data: Tensor, weight: Tensor) -> bool:
+    return data.dtype in (u8, i8) and weight.dtype == i8

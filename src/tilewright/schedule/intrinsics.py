@@ -38,6 +38,10 @@ class TensorIntrinsic:
     """The init of a reduction; outputs only."""
     update: Intrinsic | None = None
     """The reduction without its init; inputs, then outputs."""
+    multiply_adds: int = 1
+    """Vector multiply-adds that take as long as an update: for the cost model."""
+    temporaries: int = 0
+    """Vector registers that an update needs besides those of its operands: for the cost model."""
 
     @property
     def block(self) -> Block:

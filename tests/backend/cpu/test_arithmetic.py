@@ -201,3 +201,25 @@ def test_atan2_takes_the_ordinate_first(kind: LoopKind) -> None:
     value = binary(BinaryOp.ATAN2, Read(a, (Var("at"),)), Read(b, (Var("at"),)))
     (result,) = run_native(program([a, b], value, value.dtype, kind), feeds)
     np.testing.assert_allclose(result, np.arctan2(feeds["a"], feeds["b"]), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("processor", "own", "converted"),
+    [
+        ("x86_64,sapphirerapids", r"vfmadd\w+ph\t.*%zmm|vdivph\t.*%zmm", r"vcvt"),
+        ("aarch64,cortex-a76", r"fmla\tv\d+\.8h|fdiv\tv\d+\.8h", r"fcvt"),
+        ("x86_64,znver4", r"vfmadd\w+ps\t|vdivps\t", r"vcvtps2ph"),
+        ("aarch64,cortex-a72", r"fmla\tv\d+\.4s|fdiv\tv\d+\.4s", r"fcvtn"),
+    ],
+)
+def test_f16_is_computed_by_processors_that_have_it(processor: str, own: str, converted: str) -> None:
+    """Others compute each operation in f32. Minima, comparisons and functions are in f32 everywhere."""
+    a, b, out = (Buffer(name, dtypes.f16, (const(64),)) for name in ("a", "b", "out"))
+    i = Var("i")
+    x, y = Read(a, (i,)), Read(b, (i,))
+    store = Store(out, (i,), (x * y + const(0.5, dtypes.f16)) / (y - const(2.0, dtypes.f16)))
+    program = Program("k", (a, b, out), Loop(i, const(64), store, LoopKind.VECTORIZED))
+    text = CPU.listing(program, Target.parse(processor), Stage.ASM)
+    has_it = processor in ("x86_64,sapphirerapids", "aarch64,cortex-a76")
+    assert len(set(re.findall(own, text))) >= (2 if has_it else 1)
+    assert bool(re.search(converted, text)) is not has_it

@@ -62,8 +62,10 @@ class _MathEmitter:
 class ArithmeticEmitter:
     """Emits operations into one function."""
 
-    def __init__(self, text: FunctionText) -> None:
+    def __init__(self, text: FunctionText, *, computes_halves: bool = False) -> None:
+        """``computes_halves``: whether the processor has arithmetic of f16."""
         self.text = text
+        self.computes_halves = computes_halves
 
     def _pure(self, text: str, dtype: DType, like: tuple[Value, ...]) -> Value:
         depth = max(v.depth for v in like)
@@ -150,6 +152,8 @@ class ArithmeticEmitter:
         if folded is not None:
             return folded
         a, b = self.widen(a, b)
+        if self.computes_halves and a.dtype == dtypes.f16 and op in _PLAIN_FLOAT:
+            return self._float_binary(op, a, b)  # the same bits: f32 has more than twice the digits of f16
         if a.dtype.is_float and a.dtype.bits == 16:
             result = self.binary(op, self.cast(a, dtypes.f32), self.cast(b, dtypes.f32))
             return result if op in COMPARISONS else self.cast(result, a.dtype)

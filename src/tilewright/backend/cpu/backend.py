@@ -39,7 +39,7 @@ class CpuBackend:
         """LLVM IR, or assembly."""
         if stage is Stage.ASM:
             return image.assembly(program, target)
-        return image.kernel_text(program, rounds_to_bfloat=image.rounds_to_bfloat(target)).text
+        return image.listing(program, target)
 
 
 CPU = CpuBackend()

@@ -94,15 +94,19 @@ def kernel_text(
     checks: Checks = Checks.ON,
     apart: bool = False,
     rounds_to_bfloat: bool = False,
+    computes_halves: bool = False,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
     indices.
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
-    several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``:
-    whether the processor does, by an instruction.
+    several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``,
+    ``computes_halves``: whether the processor does, by an instruction.
     """
-    module = Module(checked=checked, reports=checks is Checks.ON, rounds_to_bfloat=rounds_to_bfloat)
+    reports = checks is Checks.ON
+    module = Module(
+        checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, computes_halves=computes_halves
+    )
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
     return KernelText(_assemble(module), info, tuple(module.sites), regions)
@@ -136,6 +140,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
                 checks=emission.checks,
                 apart=emission.apart,
                 rounds_to_bfloat=rounds_to_bfloat(target),
+                computes_halves=computes_halves(target),
             )
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
@@ -183,12 +188,23 @@ def _require_features(program: Program, target: Target) -> None:
 def assembly(program: Program, target: Target) -> str:
     """The assembly of one kernel, to read."""
     _require_features(program, target)
-    return compile_assembly(kernel_text(program, rounds_to_bfloat=rounds_to_bfloat(target)).text, target)
+    return compile_assembly(listing(program, target), target)
+
+
+def listing(program: Program, target: Target) -> str:
+    """The LLVM IR of one kernel, to read."""
+    rounds, halves = rounds_to_bfloat(target), computes_halves(target)
+    return kernel_text(program, rounds_to_bfloat=rounds, computes_halves=halves).text
 
 
 def rounds_to_bfloat(target: Target) -> bool:
     """Whether ``target`` has an instruction that rounds to bfloat16."""
     return target.has("avx512bf16")
+
+
+def computes_halves(target: Target) -> bool:
+    """Whether ``target`` has arithmetic of f16."""
+    return target.has("avx512fp16") or target.has("fullfp16")
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:

@@ -85,6 +85,7 @@ class Region:
     bounds: tuple[tuple[Var, int | None], ...]
     offsets: tuple[tuple[str, Expr], ...]
     rounds_to_bfloat: bool
+    computes_halves: bool
 
 
 @dataclass(frozen=True, slots=True)

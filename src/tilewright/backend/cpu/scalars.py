@@ -40,11 +40,13 @@ class ScalarEmitter:
         accesses: BoundsChecks | None,
         *,
         rounds_to_bfloat: bool = False,
+        computes_halves: bool = False,
     ) -> None:
-        """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds."""
+        """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds; ``computes_halves``:
+        whether it has arithmetic of f16."""
         self.text = text
         self.env = environment
-        self.ops = ArithmeticEmitter(text)
+        self.ops = ArithmeticEmitter(text, computes_halves=computes_halves)
         self.accesses = AccessEmitter(text, environment, self.ops)
         self._indices = indices
         self._checks = accesses
@@ -106,7 +108,7 @@ class ScalarEmitter:
         op, a, b = expr.op, expr.a, expr.b
         if expr.dtype == dtypes.index and op in (BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL):
             return self._index(expr)
-        if op is BinaryOp.ADD and expr.dtype in (dtypes.f32, dtypes.f64):
+        if op is BinaryOp.ADD and self._has_fma(expr.dtype):
             if isinstance(a, Binary) and a.op is BinaryOp.MUL:
                 return self._contracted(a, b)
             if isinstance(b, Binary) and b.op is BinaryOp.MUL:
@@ -114,6 +116,9 @@ class ScalarEmitter:
         if expr.dtype.is_bool and op in (BinaryOp.AND, BinaryOp.OR) and a.dtype.is_bool and _may_fail(b):
             return self._short_circuit(op, a, b)
         return self.ops.binary(op, *self._operands(a, b))
+
+    def _has_fma(self, dtype: DType) -> bool:
+        return dtype in (dtypes.f32, dtypes.f64) or (dtype == dtypes.f16 and self.ops.computes_halves)
 
     def _contracted(self, product: Binary, addend: Expr) -> Value:
         return self.ops.fma(*self._operands(product.a, product.b, addend))

@@ -72,6 +72,8 @@ class Module:
     """Whether out-of-range indices are reported."""
     rounds_to_bfloat: bool = False
     """Whether the processor has an instruction that rounds to bfloat16."""
+    computes_halves: bool = False
+    """Whether it has arithmetic of f16."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -118,8 +120,14 @@ class StatementEmitter:
         module = state.module
         indices = IndexChecks(module.sites if module.reports else None)
         accesses = BoundsChecks(module.sites) if module.checked else None
-        rounds = module.rounds_to_bfloat
-        self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses, rounds_to_bfloat=rounds)
+        self.scalars = ScalarEmitter(
+            state.text,
+            state.environment,
+            indices,
+            accesses,
+            rounds_to_bfloat=module.rounds_to_bfloat,
+            computes_halves=module.computes_halves,
+        )
         self._crossings = ByIdentity[Crossing | None]()
 
     def emit(self, stmt: Stmt) -> None:
@@ -350,7 +358,7 @@ class StatementEmitter:
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
         known = tuple(state.bounds.items()), tuple(state.offsets.items())
-        region = Region(name, loop, captures, *known, module.rounds_to_bfloat)
+        region = Region(name, loop, captures, *known, module.rounds_to_bfloat, module.computes_halves)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
         module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
@@ -389,7 +397,7 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    module = Module(rounds_to_bfloat=region.rounds_to_bfloat)
+    module = Module(rounds_to_bfloat=region.rounds_to_bfloat, computes_halves=region.computes_halves)
     return replace(_outlined(region, module, refuse), is_alone=True)
 
 

@@ -1,7 +1,8 @@
 """Products of quantized matrices, and convolutions: by dot-product instructions, or as products of f32 or i32.
 
-``vpdpbusd`` multiplies u8 by i8 in groups of four. With ``a' = a + 128`` if ``a`` is signed, ``b' = b - 128`` if ``b``
-is unsigned, and zero points shifted likewise::
+Dot products multiply u8 by i8, or i8 by i8, in groups of four. Where the type of ``a`` takes longer than the other,
+``a' = a + 128`` if it is signed, ``a' = a - 128`` if it is not; ``b' = b - 128`` if ``b`` is unsigned; and zero points
+are shifted likewise::
 
     sum (a - za) (b - zb) = sum a' b' - za' (sum b' - k zb') - zb' sum a'
 
@@ -20,8 +21,10 @@ from numpy.typing import NDArray
 from tilewright.base.dtypes import DType, f32, i8, i32, u8
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value
-from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.dot_descriptions import WORD
+from tilewright.kernels.dot_products import product_of
 from tilewright.kernels.packing import pack
+from tilewright.ops.dot_products import LIMIT
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
@@ -34,28 +37,29 @@ Words: TypeAlias = NDArray[np.int32]
 
 GROUP = 4
 """Products of one instruction per accumulator."""
-_PACKED = IndexMap.parse(f"k, n -> n // {LANES}, k // {GROUP}, n % {LANES}, k % {GROUP}")
 _HALF = 128
 _MATMUL, _CONVOLUTION = require("MatMulInteger"), require("ConvInteger")
 
 
 class InGroups:
-    """By ``vpdpbusd``, if the target has it, for a constant second operand."""
+    """By dot products, if the target has them, for a constant second operand."""
 
     name = "dot products"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
-        if node.op not in (_MATMUL, _CONVOLUTION) or dot_products(facts.target).get("vpdpbusd") is None:
+        if node.op not in (_MATMUL, _CONVOLUTION):
             return
         a, b, _, b_zero = _operands(node)
+        instruction = product_of(facts.target, _data_type(a.dtype, facts.target), i8, i32)
         if b not in facts.constants or facts.constants[b].size == 0 or (b_zero and b_zero not in facts.constants):
             return
         if node.op == _MATMUL:
             joined = int(len(a.shape) > 1 and len(b.shape) == 2)
         else:
             joined = _joined(node, facts) if _has_known_pads(node) else 0
-        if joined:
-            yield Way(self.name, joined * cycles(node, facts, GROUP), make=partial(in_groups, target=facts.target))
+        if joined and instruction is not None:
+            spent = joined * cycles(node, facts, GROUP, instruction.multiply_adds)
+            yield Way(self.name, spent, make=partial(in_groups, target=facts.target))
 
 
 class InChannels:
@@ -104,12 +108,12 @@ def _operands(node: Node) -> tuple[Value, Value, Value | None, Value | None]:
     return a, b, a_zero, b_zero
 
 
-def cycles(node: Node, facts: Facts, group: int) -> float:
-    """Cycles of the sums, if a word holds a ``group`` of their terms."""
+def cycles(node: Node, facts: Facts, group: int, multiply_adds: int = 1) -> float:
+    """Cycles of the sums, if a word holds a ``group`` of their terms, and so many ``multiply_adds`` are one of them."""
     a, b, *_ = _operands(node)
     terms = a.shape[-1:] if node.op == _MATMUL else b.shape[1:]
     products = points(node.outputs[0].shape) * points(terms)
-    return sum_cycles(products // group, points(b.shape) // group, facts.target)
+    return sum_cycles(products * multiply_adds // group, points(b.shape) // group, facts.target)
 
 
 def _joined(node: Node, facts: Facts) -> int:
@@ -123,10 +127,10 @@ def _joined(node: Node, facts: Facts) -> int:
     are_blocks = can_be_blocked(data, facts.target) and can_be_blocked(result, facts.target)
     if channels is None or filters is None or not are_blocks or not _is_symmetric(weight, zeros, facts):
         return 0
-    own, made = channels[0] // int(str(group)), filters[0] // int(str(group))
-    if own % LANES == 0 and made % LANES == 0:
+    own, made, lanes = channels[0] // int(str(group)), filters[0] // int(str(group)), facts.target.lanes(WORD)
+    if own % lanes == 0 and made % lanes == 0:
         return 1
-    return LANES // own if 1 < own == made and LANES % own == 0 and channels[0] % LANES == 0 else 0
+    return lanes // own if 1 < own == made and lanes % own == 0 and channels[0] % lanes == 0 else 0
 
 
 def _has_known_pads(node: Node) -> bool:
@@ -153,7 +157,9 @@ def _is_symmetric(weight: Value, zeros: Value | None, facts: Facts) -> bool:
 
 def in_groups(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
     """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way, and add ``addend`` to it."""
-    terms = _Terms(node, building, addend)
+    is_limited = _has_limits(node, building) and _gains_by_limits(target)
+    data_type = u8 if is_limited else _data_type(_operands(node)[0].dtype, target)
+    terms = _Terms(node, building, addend, target.lanes(WORD), data_type, is_limited)
     if node.op == _MATMUL:
         terms.subtract(terms.of_product())
         return
@@ -162,10 +168,30 @@ def in_groups(node: Node, building: Building, target: Target, addend: Value | No
     terms.subtract(terms.of_blocks() if in_blocks else terms.of_convolution())
 
 
+def _has_limits(node: Node, building: Building) -> bool:
+    """Whether the weight, as signed bytes, is between the limits of ``limited``."""
+    weight = _operands(node)[1]
+    words: Words = building.constants[weight].astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
+    return bool(np.abs(words).max(initial=0) <= LIMIT)
+
+
+def _gains_by_limits(target: Target) -> bool:
+    """Whether products by weights between limits take no more multiply-adds than others: there is less around them."""
+    found, plain = (product_of(target, u8, i8, i32, is_limited=limits) for limits in (True, False))
+    return found is not None and plain is not None and found.multiply_adds <= plain.multiply_adds
+
+
+def _data_type(own: DType, target: Target) -> DType:
+    """The type in which bytes are multiplied by signed ones: their ``own``, if the other one is not faster."""
+    found = {data: product_of(target, data, i8, i32) for data in (own, i8 if own == u8 else u8)}
+    taken = {data: one.multiply_adds for data, one in found.items() if one is not None}
+    return min(taken, key=lambda data: taken[data], default=own)
+
+
 def in_channels(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
     """The same, where ``InChannels`` has a way."""
-    terms = _Terms(node, building, addend)
-    terms.subtract(terms.of_channels(target.lanes(i32.bits)))
+    terms = _Terms(node, building, addend, target.lanes(WORD))
+    terms.subtract(terms.of_channels())
 
 
 def _in_words(node: Node, building: Building) -> None:
@@ -186,6 +212,12 @@ class _Terms:
     building: Building
     addend: Value | None = None
     """In i32, broadcast."""
+    lanes: int = 1
+    """Words of a register."""
+    data_type: DType = u8
+    """In which data are multiplied."""
+    is_limited: bool = False
+    """Whether there is an instruction for a weight between limits, as this one is."""
 
     def subtract(self, terms: Iterator[Value]) -> None:
         """The result: the first of ``terms`` without the others, and the addend. Constant terms are taken from that, so
@@ -226,8 +258,9 @@ class _Terms:
         zeros: Words = np.zeros(1, np.int32) if b_zero is None else self._array(b_zero).astype(np.int32).reshape(-1)
         zeros = zeros - moved
         depth, columns = words.shape
-        left = self._grouped(self._unsigned(a), depth)
-        yield self._add("DotProducts", left, self._constant(_packed(words.astype(np.int8))), columns=columns)
+        left = self._grouped(self._moved(a), depth)
+        packed = self._constant(_packed(words.astype(np.int8), self.lanes))
+        yield self._add("DotProducts", left, packed, columns=columns, **self._limits)
         by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
         if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
             yield self._add("Mul", zero, self._constant(by_column))
@@ -241,14 +274,14 @@ class _Terms:
         x, weight, x_zero, _ = _operands(self.node)
         attributes = dict(self.node.attributes)
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
-        filters, rank, data = len(words), words.ndim - 2, self._unsigned(x)
+        filters, rank, data = len(words), words.ndim - 2, self._moved(x)
         pads = attributes.pop("pads")
         assert isinstance(pads, tuple), "see `_is_plain`"
         around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
         grouped = self._add("ChannelGroups", data, around, **places, group=GROUP)
         moves = {name: attributes[name] for name in ("strides", "dilations")}
-        packed = self._constant(_packed_filters(words.astype(np.int8)))
-        yield self._add("DotConvolution", grouped, packed, filters=filters, **moves)
+        packed = self._constant(_packed_filters(words.astype(np.int8), self.lanes))
+        yield self._add("DotConvolution", grouped, packed, filters=filters, **moves, **self._limits)
         yield from self._of_zeros(words, data, around)
 
     def of_blocks(self) -> Iterator[Value]:
@@ -256,24 +289,24 @@ class _Terms:
         x, weight, x_zero, _ = _operands(self.node)
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
         filters, channels, *kernel = words.shape
-        data, around = self._unsigned(x), self._around(x, x_zero)
+        data, around = self._moved(x), self._around(x, x_zero)
         whole, of_blocks = data, words.astype(np.int8)
         attributes = dict(self.node.attributes)
-        if attributes["group"] != 1 and channels < LANES:
-            of_blocks, attributes["group"] = _joined_groups(of_blocks), filters // LANES
-        elif missing := -channels % LANES:
+        if attributes["group"] != 1 and channels < self.lanes:
+            of_blocks, attributes["group"] = _joined_groups(of_blocks, self.lanes), filters // self.lanes
+        elif missing := -channels % self.lanes:
             after = (0, missing, *(0 for _ in kernel))
             whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
-        packed = self._constant(_packed_blocks(of_blocks))
-        yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes)
+        packed = self._constant(_packed_blocks(of_blocks, self.lanes))
+        yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes, **self._limits)
         yield from self._of_zeros(words, data, around)
 
-    def of_channels(self, lanes: int) -> Iterator[Value]:
+    def of_channels(self) -> Iterator[Value]:
         """The convolution of each channel, and one number for each filter."""
         x, weight, x_zero, _ = _operands(self.node)
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
-        data, around = self._unsigned(x), self._around(x, x_zero)
-        packed = self._constant(_by_lanes(words.astype(np.int8)[:, 0], lanes))
+        data, around = self._moved(x), self._around(x, x_zero)
+        packed = self._constant(_by_lanes(words.astype(np.int8)[:, 0], self.lanes))
         moves = {name: value for name, value in self.node.attributes if name != "group"}
         yield self._add("ChannelConvolution", data, packed, around, **moves)
         yield from self._of_zeros(words, data, around)
@@ -307,6 +340,10 @@ class _Terms:
         moves = {name: attributes[name] for name in ("strides", "dilations")}
         return self._add("Conv", sums, self._constant(ones), **moves)
 
+    @property
+    def _limits(self) -> dict[str, bool]:
+        return {"is_limited": True} if self.is_limited else {}
+
     def _centered(self, matrix: Value, zero: Value | None, dtype: DType = i32) -> Value:
         wide = self._add("Cast", matrix, to=dtype)
         return wide if zero is None else self._add("Sub", wide, self._add("Cast", zero, to=dtype))
@@ -317,16 +354,22 @@ class _Terms:
         return self._add("Unsqueeze", zero, axes=(1,)) if is_vector else zero
 
     def _around(self, x: Value, zero: Value | None) -> Value | None:
-        """The zero point of ``x'``, in u8; None if it is 0."""
+        """The zero point of ``x'``, in its type; None if it is 0."""
         if zero is not None:
-            return self._unsigned(zero)
-        return None if x.dtype == u8 else self._constant(np.array(_HALF, np.uint8))
+            return self._moved(zero)
+        shift = self._shift(x)
+        return self._constant(np.array(shift, self.data_type.numpy)) if shift else None
 
-    def _unsigned(self, a: Value) -> Value:
-        if a.dtype == u8:
+    def _shift(self, a: Value) -> int:
+        """``a' - a``."""
+        return 0 if a.dtype == self.data_type else _HALF if self.data_type == u8 else -_HALF
+
+    def _moved(self, a: Value) -> Value:
+        """``a'``."""
+        if a.dtype == self.data_type:
             return a
-        moved = self._add("Add", self._add("Cast", a, to=i32), self._constant(np.array(_HALF, np.int32)))
-        return self._add("Cast", moved, to=u8)
+        moved = self._add("Add", self._add("Cast", a, to=i32), self._constant(np.array(self._shift(a), np.int32)))
+        return self._add("Cast", moved, to=self.data_type)
 
     def _grouped(self, a: Value, depth: int) -> Value:
         """Padded with zeros after each row to whole groups."""
@@ -338,9 +381,9 @@ class _Terms:
 
     def _shifted_zero(self, a: Value, zero: Value | None) -> Value | None:
         """The zero point of ``a'`` in i32; None if it is 0."""
-        moved = np.array(_HALF if a.dtype == i8 else 0, np.int32)
+        moved = np.array(self._shift(a), np.int32)
         if zero is None:
-            return self._constant(moved) if a.dtype == i8 else None
+            return self._constant(moved) if moved else None
         if zero in self.building.constants and not np.any(self._array(zero).astype(np.int32) + moved):
             return None
         by_row = self._by_row(a, zero) if zero.shape != (ONE,) else zero
@@ -357,32 +400,32 @@ class _Terms:
         return self.building.add(require(op), inputs, self.node, op.lower(), attributes)
 
 
-def _packed_filters(weight: Array) -> Array:
-    """``[F, C, kernel...]`` as ``[F/16, C/4, kernel..., 16, 4]``: as matrices, one for each tap."""
+def _packed_filters(weight: Array, lanes: int) -> Array:
+    """``[F, C, kernel...]`` as ``[F/lanes, C/4, kernel..., lanes, 4]``: as matrices, one for each tap."""
     filters, channels, *kernel = weight.shape
     taps = np.moveaxis(weight.reshape(filters, channels, -1), 2, 0)
-    packed = np.stack([_packed(np.ascontiguousarray(tap.T)) for tap in taps], axis=2)
+    packed = np.stack([_packed(np.ascontiguousarray(tap.T), lanes) for tap in taps], axis=2)
     strips, groups = packed.shape[:2]
-    return packed.reshape(strips, groups, *kernel, LANES, GROUP)
+    return packed.reshape(strips, groups, *kernel, lanes, GROUP)
 
 
-def _packed_blocks(weight: Array) -> Array:
-    """``[F, C, kernel...]`` as ``[F/16, C/16, kernel..., 4, 16, 4]``."""
+def _packed_blocks(weight: Array, lanes: int) -> Array:
+    """``[F, C, kernel...]`` as ``[F/lanes, C/lanes, kernel..., lanes/4, lanes, 4]``."""
     filters, channels, *kernel = weight.shape
-    padding = (-filters % LANES, -channels % LANES, *(0 for _ in kernel))
+    padding = (-filters % lanes, -channels % lanes, *(0 for _ in kernel))
     whole = np.pad(weight, [(0, missing) for missing in padding])
-    split = whole.reshape(-1, LANES, whole.shape[1] // LANES, LANES // GROUP, GROUP, *kernel)
+    split = whole.reshape(-1, lanes, whole.shape[1] // lanes, lanes // GROUP, GROUP, *kernel)
     taps = range(5, split.ndim)
     return np.ascontiguousarray(split.transpose(0, 2, *taps, 3, 1, 4))
 
 
-def _joined_groups(weight: Array) -> Array:
-    """``[F, c, kernel...]`` of groups of ``c`` channels and filters as ``[F, 16, kernel...]``: with zeros for the
+def _joined_groups(weight: Array, lanes: int) -> Array:
+    """``[F, c, kernel...]`` of groups of ``c`` channels and filters as ``[F, lanes, kernel...]``: with zeros for the
     channels of other groups."""
     filters, own, *kernel = weight.shape
-    made = np.zeros((filters, LANES, *kernel), weight.dtype)
+    made = np.zeros((filters, lanes, *kernel), weight.dtype)
     for filter_ in range(filters):
-        first = filter_ % LANES // own * own
+        first = filter_ % lanes // own * own
         made[filter_, first : first + own] = weight[filter_]
     return made
 
@@ -394,8 +437,9 @@ def _by_lanes(weight: Array, lanes: int) -> Array:
     return np.ascontiguousarray(np.moveaxis(whole.reshape(-1, lanes, *kernel), 1, -1))
 
 
-def _packed(b: Array) -> Array:
+def _packed(b: Array, lanes: int) -> Array:
     """In groups, and padded with columns of zeros to whole registers, or pairs of them for more than one."""
     depth, columns = b.shape
-    width = LANES if columns <= LANES else 2 * LANES
-    return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % width))), _PACKED)
+    width = lanes if columns <= lanes else 2 * lanes
+    stored = IndexMap.parse(f"k, n -> n // {lanes}, k // {GROUP}, n % {lanes}, k % {GROUP}")
+    return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % width))), stored)

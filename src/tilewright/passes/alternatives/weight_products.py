@@ -1,6 +1,6 @@
 """Products with weights of 4 or 8 bits, which are packed as they are: in integers, or in floats.
 
-``BlockDigits`` writes numbers with one to three digits, so that ``vpdpbusd`` sums up products of digits and codes
+``BlockDigits`` writes numbers with one to three digits, so that dot products sum up products of digits and codes
 exactly; the error is that of a number of 8, 16 or 24 bits, relative to the largest of its block. A weight takes 4 bits
 if its codes are at most 15 apart, whatever type they had. Codes, scales and zero points are packed at compile time, in
 panels of columns that the kernel reads from the first byte to the last.
@@ -13,9 +13,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.base.dtypes import i8, i32, u8
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value, make_node
-from tilewright.kernels.dot_products import LANES, dot_products
+from tilewright.kernels.dot_products import product_of
 from tilewright.ops.operator import require
 from tilewright.ops.weight_products import GROUP
 from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
@@ -24,31 +25,34 @@ from tilewright.passes.blocks import points
 _PRODUCT = require("WeightProduct")
 MOST_ROWS = 128
 """Most rows whose products are summed up in i32: sums of digits of 8 bits by codes of 8 bits stay in range."""
-WIDEST = 64
-"""Columns of a panel: as many as a tile of one row has."""
+WIDEST, NARROWEST = 64, 16
+"""Columns of a panel: as many as a tile of one row has, or fewer; whole registers on all processors."""
 _MORE = 1.05
 """Panels may have so many times the columns of the weight."""
 _OF_HALVES = 2
 """Digits of a number of 16 bits."""
 _CONVERSION = 4
 """Operations to convert a code, in multiply-adds."""
+_TYPES = {1: (i8, u8, i32), 2: (i8, u8, i8, i32)}
+"""Of what is multiplied and added up, by the codes in a byte."""
 _OTHER_ERRORS = Errors(has_own_terms=False)
 """As large as those of f32: nothing is required in exchange."""
 
 
 class InDigits:
-    """By ``vpdpbusd``, if the target has it, for constant weights in blocks of whole steps."""
+    """By dot products, if the target has them, for constant weights in blocks of whole steps."""
 
     name = "digits and codes"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
-        if node.op != _PRODUCT or dot_products(facts.target).get("vpdpbusd_nibbles") is None:
+        if node.op != _PRODUCT:
             return
         blocks = _Blocks.of(_Weight.of(node, facts.constants))
-        if blocks is not None:
+        instruction = None if blocks is None else product_of(facts.target, *_TYPES[blocks.weight.in_byte])
+        if blocks is not None and instruction is not None:
             codes = blocks.weight.codes
             digits = _digits(node, facts)
-            products = points(node.outputs[0].shape) * len(codes) * digits // GROUP
+            products = points(node.outputs[0].shape) * len(codes) * digits * instruction.multiply_adds // GROUP
             words = codes.size // (GROUP * blocks.weight.in_byte)
             make = partial(_in_digits, digits=digits)
             yield Way(self.name, sum_cycles(products, words, facts.target), make=make, errors=_OTHER_ERRORS)
@@ -114,8 +118,8 @@ class _Weight:
     @property
     def width(self) -> int:
         """Columns of a panel."""
-        columns, wide = self.codes.shape[1], (WIDEST, WIDEST // 2, LANES)
-        return next((w for w in wide if -(-columns // w) * w <= _MORE * columns), LANES)
+        columns, wide = self.codes.shape[1], (WIDEST, WIDEST // 2, NARROWEST)
+        return next((w for w in wide if -(-columns // w) * w <= _MORE * columns), NARROWEST)
 
     def padded_codes(self, step: int) -> NDArray[np.uint8]:
         """``[rows, panels, width]``, from 0 on, with zeros up to a multiple of ``step`` rows and in the last panel."""
