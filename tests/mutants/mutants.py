@@ -817,6 +817,27 @@ MUTANTS = (
         ("tests/runtime/test_loader.py",),
     ),
     Mutant(
+        "RISC-V: upper bits are not rounded",
+        "runtime/relocations.py",
+        "upper = distance + 0x800 >> 12",
+        "upper = distance >> 12",
+        ("tests/runtime/test_riscv.py",),
+    ),
+    Mutant(
+        "LLVM's own features of a processor are on",
+        "backend/cpu/llvm.py",
+        "cpu=_BASIS[target.arch], features",
+        "cpu=target.cpu, features",
+        ("tests/target/test_listed_features.py",),
+    ),
+    Mutant(
+        "a shipped model's workspace is over its pointers",
+        "backend/shipping/interface.py",
+        "return round_up(self.buffers_at + POINTER * count, abi.ALIGNMENT)",
+        "return self.buffers_at",
+        ("tests/backend/shipping/test_objects.py",),
+    ),
+    Mutant(
         "quota is rounded down",
         "runtime/sizing.py",
         "return math.ceil(quota), f",
