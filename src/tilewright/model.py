@@ -201,7 +201,7 @@ class CompiledModel(RunnableModel):
 def _c_name(text: str) -> str:
     """``text`` as the beginning of names in C."""
     plain = re.sub(r"[^A-Za-z0-9_]", "_", text)
-    return plain if plain[:1].isalpha() else f"model_{plain}"
+    return plain if plain[:1].isalpha() and plain != "tw" else f"model_{plain}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -831,10 +831,10 @@ MUTANTS = (
         ("tests/target/test_listed_features.py",),
     ),
     Mutant(
-        "a shipped model's workspace is over its pointers",
+        "a shipped model's constants overlap",
         "backend/shipping/interface.py",
-        "return round_up(self.buffers_at + POINTER * count, abi.ALIGNMENT)",
-        "return self.buffers_at",
+        "end = round_up(end + size, abi.ALIGNMENT)",
+        "end = round_up(end, abi.ALIGNMENT)",
         ("tests/backend/shipping/test_objects.py",),
     ),
     Mutant(

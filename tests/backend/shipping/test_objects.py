@@ -125,8 +125,9 @@ def test_what_can_not_ship(tmp_path: Path) -> None:
         model.emit(tmp_path / "net.wasm", "wasm")
     with pytest.raises(BadInput, match="form='library': choose one of program"):
         model.emit(tmp_path / "net", "library")
-    with pytest.raises(BadInput, match="no prefix of names in C"):
-        model.emit(tmp_path / "net.o", "object", name="a-b")
+    for name in ("a-b", "3d", "", "tw"):
+        with pytest.raises(BadInput, match="no prefix of names in C"):
+            model.emit(tmp_path / "net.o", "object", name=name)
     with pytest.raises(BadInput, match="another file of it has this suffix"):
         model.emit(tmp_path / "net.h", "object")
     free = lenet()

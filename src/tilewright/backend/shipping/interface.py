@@ -1,7 +1,7 @@
 """What a caller without Python knows of a model: names, sizes, and where things are in the scratch memory of a call."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import BadInput, Unsupported
@@ -13,6 +13,8 @@ from tilewright.runtime.memory import round_up
 
 POINTER = 8
 """Bytes that a pointer takes in a table, on machines with shorter ones too."""
+_TAKEN = "tw"
+"""The prefix of the code's own names."""
 MOST_BYTES = 3 << 29
 """Maximum bytes of constants, and of the memory of a call: code reaches 2 GiB."""
 
@@ -57,8 +59,11 @@ class Interface:
     def of(parts: Artifact, prefix: str) -> "Interface":
         """Raises ``Unsupported`` if a size is known at run time only, or too large for code to reach."""
         manifest = parts.manifest
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
-            raise BadInput(f"{shown(prefix)} is no prefix of names in C: letters, digits and _, a letter first")
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix) or prefix == _TAKEN:
+            raise BadInput(
+                f"{shown(prefix)} is no prefix of names in C, or {_TAKEN}, which is taken; give letters, digits and _, "
+                "a letter first"
+            )
         specs = (manifest.inputs, manifest.outputs, manifest.constants)
         inputs, outputs, constants = (tuple(map(Tensor.of, some)) for some in specs)
         if not isinstance(manifest.workspace, int) or manifest.symbols:
@@ -111,13 +116,6 @@ class Interface:
             data[at : at + array.nbytes] = array.tobytes()
         return bytes(data)
 
-    def described(self) -> Mapping[str, object]:
-        """Names, types and shapes, as JSON has them."""
-        return {
-            "inputs": [_described(one) for one in self.inputs],
-            "outputs": [_described(one) for one in self.outputs],
-        }
-
 
 def offsets(sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
     """Aligned offsets of pieces of these sizes, one after the other, and where the last ends."""
@@ -127,7 +125,3 @@ def offsets(sizes: Sequence[int]) -> tuple[tuple[int, ...], int]:
         found.append(end)
         end = round_up(end + size, abi.ALIGNMENT)
     return tuple(found), end
-
-
-def _described(tensor: Tensor) -> Mapping[str, object]:
-    return {"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape), "bytes": tensor.bytes}
