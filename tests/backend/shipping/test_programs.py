@@ -7,14 +7,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 import tilewright
 from tests.backend.shipping.emulator import emulate
 from tests.backend.shipping.networks import lenet, sample, transformer_block
+from tests.frontend.models import model as make_model
 from tilewright.backend.cpu.llvm import compile_object
 from tilewright.backend.shipping.freestanding_text import FUNCTIONS
-from tilewright.backend.shipping.program_text import READING, USAGE
+from tilewright.backend.shipping.program_text import MODEL, READING, USAGE
 from tilewright.base.arrays import Array
+from tilewright.base.errors import Unsupported
+from tilewright.runtime.abi import ErrorCode
 from tilewright.runtime.loader import load_image
 from tilewright.target.target import Target
 
@@ -59,6 +63,26 @@ def test_a_program_says_what_it_takes_and_what_is_wrong(tmp_path: Path) -> None:
         found = subprocess.run([path, *arguments], input=given, capture_output=True, check=False, timeout=60)
         assert (found.returncode, found.stdout) == (code, b"")
         assert text in found.stderr.decode()
+
+
+def test_an_index_out_of_range_is_an_exit_code(tmp_path: Path) -> None:
+    table = {"table": np.arange(8, dtype=np.float32).reshape(4, 2)}
+    node = helper.make_node("Gather", ["table", "i"], ["y"])
+    path = emitted(make_model([node], {"i": np.zeros(3, np.int64)}, ["y"], table), tmp_path)
+    for indices, code, rows in (([0, 3, -1], 0, [0, 1, 6, 7, 6, 7]), ([0, 9, 1], MODEL + ErrorCode.INDEX_FROM_END, [])):
+        given = np.array(indices, np.int64).tobytes()
+        found = subprocess.run([path], input=given, capture_output=True, check=False, timeout=60)
+        assert (found.returncode, np.frombuffer(found.stdout, np.float32).tolist()) == (code, rows)
+
+
+def test_functions_of_the_c_library_are_refused_where_there_is_none(tmp_path: Path) -> None:
+    floats = np.ones(3, np.float32)
+    network = make_model([helper.make_node("Mod", ["a", "b"], ["y"], fmod=1)], {"a": floats, "b": floats}, ["y"])
+    for target, form in (("host", "program"), ("wasm32", "wasm")):
+        with pytest.raises(Unsupported, match="fmodf of the C library"):
+            tilewright.compile(network, target=target).emit(tmp_path / "mod", form)
+    _, header = tilewright.compile(network).emit(tmp_path / "mod.o", "object")
+    assert "It calls fmodf of the C library." in header.read_text()
 
 
 @pytest.mark.parametrize("target", ["aarch64", "riscv64"])

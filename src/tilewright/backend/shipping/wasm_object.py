@@ -130,7 +130,7 @@ def _refuse_functions(reader: Reader) -> None:
     if functions:
         raise Unsupported(
             f"the model calls {', '.join(sorted(functions))} of the C library, which a WebAssembly module has not: "
-            "leave out the operators that need it, or make a program"
+            "leave out the operators that need it, or emit an object for a processor and link it"
         )
 
 
