@@ -1,6 +1,9 @@
 """``ComposedModel``: the base of models that are made of others, and have no single artifact of their own."""
 
+from typing import NoReturn
+
 from tilewright.base.checks import Checks
+from tilewright.base.errors import Unsupported
 from tilewright.base.numerics import Math, Precision
 from tilewright.compilation import Options
 from tilewright.model import CompiledModel
@@ -30,3 +33,9 @@ class ComposedModel(CompiledModel):
     @property
     def checks(self) -> Checks:
         return self._options.checks
+
+    def emit(self, *_: object, **_named: object) -> NoReturn:
+        """Raises ``Unsupported``: its shapes are known at run time only."""
+        raise Unsupported(
+            "what ships without Python has fixed shapes; give the sizes by shapes= or --shape, or save an artifact"
+        )

@@ -1,14 +1,18 @@
 """``CompiledModel``: a compiled model, with methods to run, save, profile, explain and compare it."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypeAlias, cast
 
+from tilewright.backend.shipping.ship import shipped
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, InternalError, Unsupported
 from tilewright.base.forks import ProcessLock
+from tilewright.base.form import Form
 from tilewright.base.memory import memory_guarded
+from tilewright.base.outputs import check_output, output
 from tilewright.base.settings import Settings
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
@@ -100,6 +104,35 @@ class CompiledModel(RunnableModel):
         secret = None if key is None else artifact.SecretKey(key)
         artifact.save(parts, path, key_dir, signed=signed, key=secret, inputs=self._files())
 
+    @checked(BadInput)
+    @memory_guarded("what ships was made")
+    def emit(self, path: FilePath, form: Form | str = Form.PROGRAM, *, name: str | None = None) -> tuple[Path, ...]:
+        """Write what runs without Python (``docs/emit.md``), and return the paths of all files.
+
+        ``form``: ``"program"``, a static executable for Linux; ``"object"``, a relocatable object, with its C header
+        beside it; ``"header"``, the header alone; ``"wasm"``, a WebAssembly module, with a JavaScript module that loads
+        it (only for the target ``wasm32``). ``name``: what names in C begin with; by default the file's name without
+        suffix. All of these run a call on one thread.
+
+        Raises ``BadInput`` if a file can't be written, ``name`` is no name in C, or the target has no such form;
+        ``Unsupported`` for shapes that are known at run time only, and for code that needs functions of the C library
+        where there is none.
+        """
+        parts, place = self._contents(), Path(path)
+        prefix = _c_name(place.stem) if name is None else name
+        files = [
+            (place if file.suffix is None else place.with_suffix(file.suffix), file)
+            for file in shipped(parts, Form.named(form), prefix)
+        ]
+        if len({where for where, _ in files}) < len(files):
+            raise BadInput(f"{place}: another file of it has this suffix; give it another name")
+        for where, _ in files:
+            check_output(where, self._files())
+        for where, file in files:
+            with output(where, self._files(), mode=0o777 if file.is_executable else 0o666) as stream:
+                stream.write(file.data)
+        return tuple(where for where, _ in files)
+
     def _contents(self) -> artifact.Artifact:
         """The contents of its artifact. Raises ``Unsupported`` if models of its back end can't be saved."""
         if not self._parts.objects:
@@ -163,6 +196,12 @@ class CompiledModel(RunnableModel):
     def _feeds(self, inputs: Sequence[object]) -> Mapping[str, Array]:
         is_by_name = len(inputs) == 1 and isinstance(inputs[0], Mapping)
         return accepted(self.inputs, cast("Mapping[str, object]", inputs[0]) if is_by_name else self.by_name(inputs))
+
+
+def _c_name(text: str) -> str:
+    """``text`` as the beginning of names in C."""
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", text)
+    return plain if plain[:1].isalpha() and plain != "tw" else f"model_{plain}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,3 +109,20 @@ def test_nothing_known_of_the_machine(tmp_path: Path) -> None:
 def test_an_unknown_machine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedTarget, match="this machine is m68k; code can be made for x86_64, aarch64, riscv64"):
         host.detect(tmp_path, "m68k")
+
+
+@pytest.mark.parametrize(("length", "known"), [(16, set()), (32, {"zvl256b"}), (64, {"zvl256b", "zvl512b"})])
+def test_the_length_of_riscv_vectors(tmp_path: Path, length: int, known: set[str]) -> None:
+    """Linux lists vectors, but not how long they are."""
+    text = "processor\t: 0\nisa\t\t: rv64imafdcv_zicbom_zba_zbb\nuarch\t\t: spacemit,x60\n"
+    found = host.detect(machine(tmp_path, text), "riscv64", lambda: length)
+    assert {name for name in found.features if name.startswith("zvl")} == known
+    assert {"v", "zba", "d"} <= found.features
+
+
+def test_the_length_is_asked_of_vectors_only(tmp_path: Path) -> None:
+    def never() -> int:
+        raise AssertionError
+
+    text = "processor\t: 0\nisa\t\t: rv64imafdc_zba_zbb\n"
+    assert "v" not in host.detect(machine(tmp_path, text), "riscv64", never).features

@@ -817,6 +817,27 @@ MUTANTS = (
         ("tests/runtime/test_loader.py",),
     ),
     Mutant(
+        "RISC-V: upper bits are not rounded",
+        "runtime/relocations.py",
+        "upper = distance + 0x800 >> 12",
+        "upper = distance >> 12",
+        ("tests/runtime/test_riscv.py",),
+    ),
+    Mutant(
+        "LLVM's own features of a processor are on",
+        "backend/cpu/llvm.py",
+        "cpu=_BASIS[target.arch], features",
+        "cpu=target.cpu, features",
+        ("tests/target/test_listed_features.py",),
+    ),
+    Mutant(
+        "a shipped model's constants overlap",
+        "backend/shipping/interface.py",
+        "end = round_up(end + size, abi.ALIGNMENT)",
+        "end = round_up(end, abi.ALIGNMENT)",
+        ("tests/backend/shipping/test_objects.py",),
+    ),
+    Mutant(
         "quota is rounded down",
         "runtime/sizing.py",
         "return math.ceil(quota), f",

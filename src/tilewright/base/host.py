@@ -8,6 +8,7 @@ unknown family a name that fits its features.
 import os
 import platform
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.files import text_of
 from tilewright.base.processors import BASELINE, FEATURES, Architecture, closure, features_of
 from tilewright.base.sizes import parse_size
+from tilewright.base.vector_length import vector_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,9 @@ class Host:
         return f"{self.name} ({self.cpu})"
 
 
-def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
+def detect(root: Path = Path("/"), machine: str | None = None, vector_bytes: Callable[[], int] = vector_bytes) -> Host:
     """Detect this machine. ``root``: the folder of ``proc`` and ``sys``; ``machine``: the kernel's name of the
-    architecture.
+    architecture; ``vector_bytes``: asked for the length of vector registers that have any.
 
     Raises ``UnsupportedTarget`` if the architecture is not in ``Architecture``.
     """
@@ -50,6 +52,8 @@ def detect(root: Path = Path("/"), machine: str | None = None) -> Host:
         raise UnsupportedTarget(f"this machine is {name}; code can be made for {known}")
     described = _first_processor(text_of(root / "proc/cpuinfo"))
     features = _features(arch, described)
+    if arch is Architecture.RISCV64 and "v" in features:
+        features |= _lengths(8 * vector_bytes())
     processors = os.sched_getaffinity(0)
     cpu, caches = _cpu(arch, described, features), dict(_caches(root, min(processors)))
     called = (described.get(field) for field in ("model name", "uarch", "cpu part"))
@@ -92,6 +96,7 @@ _LINUX_TO_LLVM = {
         "asimddp": "dotprod",
     },
     Architecture.RISCV64: {},
+    Architecture.WASM32: {},
 }
 _NEVER = frozenset(("amx-tile", "sme"))  # need a call to the kernel, or a mode, before they may be used
 
@@ -106,8 +111,15 @@ def _features(arch: Architecture, described: dict[str, str]) -> frozenset[str]:
         case Architecture.RISCV64:
             first, *rest = described.get("isa", "rv64imafdc").lower().split("_")
             words = [*first.removeprefix("rv64").replace("g", "imafd"), *rest]
+        case Architecture.WASM32:
+            words = []
     names = {_LINUX_TO_LLVM[arch].get(word, word) for word in words} & FEATURES[arch].keys()
     return frozenset(n for n in names if (needs := closure(arch, frozenset((n,)))) <= names and not needs & _NEVER)
+
+
+def _lengths(bits: int) -> frozenset[str]:
+    """The features that say how long RISC-V's vectors are at least."""
+    return frozenset(f"zvl{least}b" for least in (256, 512) if bits >= least)
 
 
 def _cpu(arch: Architecture, described: dict[str, str], features: frozenset[str]) -> str:
@@ -119,6 +131,8 @@ def _cpu(arch: Architecture, described: dict[str, str], features: frozenset[str]
             return _ARM_PARTS.get(part, BASELINE[arch])
         case Architecture.RISCV64:
             return _RISCV_CORES.get(described.get("uarch", ""), BASELINE[arch])
+        case Architecture.WASM32:
+            return BASELINE[arch]
 
 
 # (implementer, part), from the "main ID register" of the cores' manuals.

@@ -12,11 +12,12 @@ from functools import lru_cache
 
 
 class Architecture(Enum):
-    """Instruction sets; the values are LLVM's and Linux's names."""
+    """Instruction sets; the values are LLVM's names, and Linux's."""
 
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
     RISCV64 = "riscv64"
+    WASM32 = "wasm32"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ FEATURES: dict[Architecture, dict[str, tuple[str, ...]]] = {
     Architecture.RISCV64: _features(
         "m a f d:f c zba zbb zbs zfhmin:f zfh:zfhmin v:d zvl256b:v zvl512b:zvl256b zvfh:v+zfhmin"
     ),
+    Architecture.WASM32: _features("sign-ext nontrapping-fptoint bulk-memory simd128 relaxed-simd:simd128"),
 }
 
 _V2 = "cx16 sahf popcnt sse4.2"
@@ -66,6 +68,7 @@ _ZEN4 = f"{_ICELAKE} avx512bf16"
 _SAPPHIRE = f"{_ICELAKE} avx512bf16 avx512fp16 avxvnni"
 _ARMV82 = "lse rdm rcpc fullfp16 dotprod"
 _RV64GC = "m a d c"
+_WASM_SCALAR = "sign-ext nontrapping-fptoint bulk-memory"
 
 # LLVM's processor names, oldest first, and their features, without implied ones. AMX is in no list: a process
 # must ask the kernel for it first.
@@ -118,9 +121,12 @@ PROCESSORS: dict[Architecture, dict[str, str]] = {
     Architecture.RISCV64: {
         "generic-rv64": _RV64GC,
         "sifive-u74": f"{_RV64GC} zba zbb",
-        "sifive-p670": f"{_RV64GC} zba zbb zbs zfh v",
+        "sifive-p670": f"{_RV64GC} zba zbb zbs zfhmin v",
         "sifive-x280": f"{_RV64GC} zba zbb zfh zvl512b zvfh",
         "spacemit-x60": f"{_RV64GC} zba zbb zbs zfh zvl256b zvfh",
+    },
+    Architecture.WASM32: {
+        "generic": f"{_WASM_SCALAR} simd128",  # WebAssembly 2.0
     },
 }
 
@@ -128,13 +134,15 @@ BASELINE = {
     Architecture.X86_64: "x86-64",
     Architecture.AARCH64: "generic",
     Architecture.RISCV64: "generic-rv64",
+    Architecture.WASM32: "generic",
 }
 
 # Feature levels that a target can be restricted to, lowest first.
 LEVELS: dict[Architecture, dict[str, str]] = {
     Architecture.X86_64: {"sse2": "", "sse4.2": _V2, "avx2": _V3, "avx512": _V4},
     Architecture.AARCH64: {"neon": "", "dotprod": _ARMV82, "sve": f"{_ARMV82} fp16fml bf16 i8mm sve"},
-    Architecture.RISCV64: {"scalar": _RV64GC, "v": f"{_RV64GC} zba zbb zbs zfh v"},
+    Architecture.RISCV64: {"scalar": _RV64GC, "v": f"{_RV64GC} zba zbb zbs zfhmin v"},
+    Architecture.WASM32: {"scalar": _WASM_SCALAR, "simd128": f"{_WASM_SCALAR} simd128"},
 }
 
 # FMAs and loads per cycle if not 2 and 2; the number after the slash: at vectors of that many bits only.
@@ -205,3 +213,5 @@ def _vectors(arch: Architecture, features: frozenset[str]) -> tuple[int, int]:
             if "v" not in features:
                 return 64, 32
             return 512 if "zvl512b" in features else 256 if "zvl256b" in features else 128, 32
+        case Architecture.WASM32:
+            return 128 if "simd128" in features else 64, 16  # engines run it on processors with as few

@@ -1,4 +1,4 @@
-"""``tilewright compile``: compile a model and save it as an artifact, which runs without the compiler."""
+"""``tilewright compile``: compile a model and save it as an artifact, or as what runs without Python."""
 
 import argparse
 import time
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tilewright.base.form import Form
 from tilewright.base.outputs import check_output
 from tilewright.base.sizes import format_size
 from tilewright.cli.exported import program_of
@@ -23,8 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         type=file_path,
-        metavar="FILE.tw",
-        help="the artifact (default: MODEL.tw in the current folder)",
+        metavar="FILE",
+        help="the file to write (default: MODEL.tw in the current folder, or for --emit MODEL, .o, .h or .wasm)",
+    )
+    parser.add_argument(
+        "--emit",
+        choices=[form.value for form in Form],
+        help="instead of an artifact, what runs without Python: a program for Linux, an object with a C header beside "
+        "it, the header alone, or a WebAssembly module with a JavaScript loader beside it (target wasm32)",
     )
     parser.add_argument(
         "--trust", action="store_true", help="read a .pt2 file of torch.export, which can run code in it"
@@ -32,22 +39,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
+_SUFFIXES = {Form.PROGRAM: "", Form.OBJECT: ".o", Form.HEADER: ".h", Form.WASM: ".wasm"}
+
+
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, save, report."""
     from tilewright.frontend.opening import opened
 
-    path: Path = options.output or Path(options.model.name).with_suffix(".tw")
+    form = None if options.emit is None else Form(options.emit)
+    suffix = ".tw" if form is None else _SUFFIXES[form]
+    path: Path = options.output or Path(options.model.name).with_suffix(suffix)
     check_output(path, opened(options.model).files())
+    if form is Form.WASM and options.target == "host":
+        options.target = "wasm32"
     begin = time.perf_counter()
     errors = plain_console(stderr=True, quiet=options.quiet)
     with reporting(f"compiling {options.model}", errors) as listener:
         model = compiled(options, listener, program=program_of(options.model, trusted=options.trust))
     made = time.perf_counter()
-    model.save(path)
+    if form is None:
+        model.save(path)
+        files: tuple[Path, ...] = (path,)
+    else:
+        files = model.emit(path, form)
     workspace = model.executable.manifest.workspace
     report = {
         "model": str(options.model),
         "output": str(path),
+        "files": [str(file) for file in files],
         "bytes": path.stat().st_size,
         "cached": model.is_cached,
         "target": str(model.options.target),
@@ -63,9 +82,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         emit(report)
     else:
-        size = format_size(path.stat().st_size)
+        names, size = ", ".join(map(str, files)), format_size(path.stat().st_size)
         console.print(
-            f"{path}: {size} bytes, {report['kernels']} kernels in {report['calls']} calls; {made - begin:.2f} s",
+            f"{names}: {size} bytes, {report['kernels']} kernels in {report['calls']} calls; {made - begin:.2f} s",
             soft_wrap=True,
         )
     return Status.DONE

@@ -23,7 +23,7 @@ from tilewright.runtime.objectfile import (
     Symbol,
 )
 
-_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64}
+_MACHINES = {62: Machine.X86_64, 183: Machine.AARCH64, 243: Machine.RISCV64}
 _RELOCATABLE = 1
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")

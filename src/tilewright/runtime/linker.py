@@ -71,8 +71,8 @@ def undefined(objects: Sequence[ObjectFile]) -> set[str]:
     return used - _definitions(objects).keys()
 
 
-def plan(objects: Sequence[ObjectFile], machine: Machine, imports: Mapping[str, int]) -> Plan:
-    """Lay out objects for ``machine``; undefined names are taken from ``imports``.
+def plan(objects: Sequence[ObjectFile], machine: Machine, imports: Mapping[str, int], page: int = PAGE) -> Plan:
+    """Lay out objects for ``machine``; undefined names are taken from ``imports``. ``page``: bytes of a page.
 
     Raises ``BadArtifact`` for another machine, a name that is missing or defined twice, an unknown relocation, or an
     image that is too large.
@@ -86,7 +86,7 @@ def plan(objects: Sequence[ObjectFile], machine: Machine, imports: Mapping[str, 
     end, parts = 0, dict[Segment, Span]()
     sections, stubs, entries = dict[Key, int](), dict[Key, int](), dict[Key, int]()
     for segment in Segment:
-        start = end = round_up(end, PAGE)
+        start = end = round_up(end, page)
         for key, section in _sections(objects, segment):
             sections[key] = round_up(end, section.alignment)
             end = sections[key] + section.size
@@ -205,8 +205,12 @@ def _relocate(layout: Plan, memory: memoryview, base: int, where: Key, relocatio
         raise BadArtifact(f"{item.name}: {how.name} for {name!r} lies outside {section.name!r}; the file is damaged")
     start = layout.sections[where] + relocation.offset
     place = memory[start : start + how.width]
-    target = _target(layout, base, (where[0], relocation.symbol), how) + relocation.addend
-    bits = how.encode(target, base + start, int.from_bytes(place, "little"))
+    if how.via is Via.UPPER:
+        target, origin = _upper(layout, base, (where[0], relocation.symbol))
+    else:
+        target = _target(layout, base, (where[0], relocation.symbol), how) + relocation.addend
+        origin = base + start
+    bits = how.encode(target, origin, int.from_bytes(place, "little"))
     if bits is None:
         raise BadArtifact(f"{item.name}: {how.name} for {name!r} in {section.name!r} can't reach {target:#x}")
     place[:] = bits.to_bytes(how.width, "little")
@@ -218,3 +222,17 @@ def _target(layout: Plan, base: int, symbol: Key, how: Rule) -> int:
     if how.via is Via.CALL and symbol in layout.stubs:
         return base + layout.stubs[symbol]
     return layout.address(symbol, base)
+
+
+def _upper(layout: Plan, base: int, label: Key) -> tuple[int, int]:
+    """RISC-V: the target of the instruction at ``label``, which has a relocation for the upper bits; its address."""
+    item = layout.objects[label[0]]
+    symbol = item.symbols[label[1]]
+    if isinstance(symbol.place, int):
+        section = item.sections[symbol.place]
+        other = section.first_at.get(symbol.value)
+        how = None if other is None else _rule(layout.machine, item, section, other)
+        if other is not None and how is not None and how.via in (Via.SYMBOL, Via.TABLE):
+            target = _target(layout, base, (label[0], other.symbol), how) + other.addend
+            return target, base + layout.sections[label[0], symbol.place] + symbol.value
+    raise BadArtifact(f"{item.name}: {symbol.name!r} is to be where upper bits are, and is not; the file is damaged")

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 
 from tilewright.base.errors import UnsupportedTarget
 
@@ -20,9 +21,10 @@ class Machine(Enum):
 
     X86_64 = "x86_64"
     AARCH64 = "aarch64"
+    RISCV64 = "riscv64"
 
 
-INSTRUCTION_BYTES: Mapping[Machine, int] = {Machine.X86_64: 1, Machine.AARCH64: 4}
+INSTRUCTION_BYTES: Mapping[Machine, int] = {Machine.X86_64: 1, Machine.AARCH64: 4, Machine.RISCV64: 2}
 """Alignment of functions."""
 
 
@@ -60,7 +62,7 @@ class Relocation:
     addend: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Section:
     """A section that is loaded as a whole: ``size`` bytes that start with ``data``; the rest is zero."""
 
@@ -70,6 +72,11 @@ class Section:
     size: int
     data: bytes
     relocations: tuple[Relocation, ...]
+
+    @cached_property
+    def first_at(self) -> Mapping[int, Relocation]:
+        """The first relocation of each patched place, by its offset."""
+        return {relocation.offset: relocation for relocation in reversed(self.relocations)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class ObjectFile:
 
 def host_machine() -> Machine:
     """The machine of this process. Raises ``UnsupportedTarget`` if the loader does not support its relocations."""
-    names = {"x86_64": Machine.X86_64, "amd64": Machine.X86_64, "aarch64": Machine.AARCH64, "arm64": Machine.AARCH64}
+    names = {**{m.value: m for m in Machine}, "amd64": Machine.X86_64, "arm64": Machine.AARCH64}
     name = platform.machine().lower()
     if name not in names:
         raise UnsupportedTarget(f"images can't be loaded on {name} yet; known: {', '.join(m.value for m in Machine)}")

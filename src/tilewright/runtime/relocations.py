@@ -1,7 +1,8 @@
 """Relocation types: the formula and encoding of each, one table per machine; and stubs for far calls.
 
 S is the symbol's address, A the addend, P the address of the patched place, G the address of the symbol's entry in the
-table of addresses. Source: the processor supplements of the ELF ABI (x86-64 psABI 1.0, table 4.9; AAELF64 2024Q3).
+table of addresses. Source: the processor supplements of the ELF ABI (x86-64 psABI 1.0, table 4.9; AAELF64 2024Q3;
+RISC-V ELF psABI 1.0, "Relocations").
 A new machine needs a table here and its number in ``elf``.
 """
 
@@ -22,6 +23,8 @@ class Via(Enum):
     """The symbol, or a stub that jumps to it if it may be too far away."""
     TABLE = "table"
     """The symbol's entry in the table of addresses."""
+    UPPER = "upper"
+    """The target of the ``auipc`` at the symbol: of the relocation there, for its low bits. P is that instruction's."""
 
 
 Encode = Callable[[int, int, int], int | None]
@@ -96,6 +99,64 @@ def _low12(scale: int) -> Encode:
     return encode
 
 
+def _upper20(distance: int) -> int | None:
+    """RISC-V ``auipc``: the distance's upper 20 bits, so that what is left fits in 12 bits with a sign."""
+    upper = distance + 0x800 >> 12
+    return (upper & 0xFFFFF) << 12 if -(1 << 19) <= upper < 1 << 19 else None
+
+
+def _pcrel_high(target: int, place: int, old: int) -> int | None:
+    upper = _upper20(target - place)
+    return None if upper is None else old & 0xFFF | upper
+
+
+def _pcrel_low_load(target: int, place: int, old: int) -> int:
+    return old & 0xFFFFF | (target - place & 0xFFF) << 20
+
+
+def _pcrel_low_store(target: int, place: int, old: int) -> int:
+    low = target - place & 0xFFF
+    return old & ~0xFE000F80 | low >> 5 << 25 | (low & 31) << 7
+
+
+def _pcrel_pair(target: int, place: int, old: int) -> int | None:
+    """RISC-V ``auipc`` and ``jalr``."""
+    upper = _upper20(target - place)
+    if upper is None:
+        return None
+    return old & 0x000FFFFF_00000FFF | (target - place & 0xFFF) << 52 | upper
+
+
+def _scattered(bits: int, fields: tuple[tuple[int, int, int], ...]) -> Encode:
+    """RISC-V jumps: a signed distance of ``bits`` bits, in parts: (lowest bit, number of bits, place in the word)."""
+
+    def encode(target: int, place: int, old: int) -> int | None:
+        distance = target - place
+        if distance % 2 or not -(1 << (bits - 1)) <= distance < 1 << (bits - 1):
+            return None
+        for low, count, at in fields:
+            mask = (1 << count) - 1
+            old = old & ~(mask << at) | (distance >> low & mask) << at
+        return old
+
+    return encode
+
+
+def _added(bits: int, sign: int) -> Encode:
+    """What is there, plus or minus the target: two of these make the distance of two symbols."""
+
+    def encode(target: int, place: int, old: int) -> int:
+        del place
+        return (old + sign * target) % (1 << bits)
+
+    return encode
+
+
+_JAL = ((12, 8, 12), (11, 1, 20), (1, 10, 21), (20, 1, 31))
+_BRANCH = ((11, 1, 7), (1, 4, 8), (5, 6, 25), (12, 1, 31))
+_SHORT_BRANCH = ((5, 1, 2), (1, 2, 3), (6, 2, 5), (3, 2, 10), (8, 1, 12))
+_SHORT_JUMP = ((5, 1, 2), (1, 3, 3), (7, 1, 6), (6, 1, 7), (10, 1, 8), (8, 2, 9), (4, 1, 11), (11, 1, 12))
+
 _X86_64: Mapping[int, Rule] = {
     1: Rule("R_X86_64_64", 8, Via.SYMBOL, _absolute(64)),
     2: Rule("R_X86_64_PC32", 4, Via.SYMBOL, _relative(32)),
@@ -126,7 +187,30 @@ _AARCH64: Mapping[int, Rule] = {
     311: Rule("R_AARCH64_ADR_GOT_PAGE", 4, Via.TABLE, _page),
     312: Rule("R_AARCH64_LD64_GOT_LO12_NC", 4, Via.TABLE, _low12(3)),
 }
-_RULES: Mapping[Machine, Mapping[int, Rule]] = {Machine.X86_64: _X86_64, Machine.AARCH64: _AARCH64}
+_RISCV64: Mapping[int, Rule] = {
+    1: Rule("R_RISCV_32", 4, Via.SYMBOL, _absolute(32)),
+    2: Rule("R_RISCV_64", 8, Via.SYMBOL, _absolute(64)),
+    16: Rule("R_RISCV_BRANCH", 4, Via.SYMBOL, _scattered(13, _BRANCH)),
+    17: Rule("R_RISCV_JAL", 4, Via.CALL, _scattered(21, _JAL)),
+    18: Rule("R_RISCV_CALL", 8, Via.CALL, _pcrel_pair),
+    19: Rule("R_RISCV_CALL_PLT", 8, Via.CALL, _pcrel_pair),
+    20: Rule("R_RISCV_GOT_HI20", 4, Via.TABLE, _pcrel_high),
+    23: Rule("R_RISCV_PCREL_HI20", 4, Via.SYMBOL, _pcrel_high),
+    24: Rule("R_RISCV_PCREL_LO12_I", 4, Via.UPPER, _pcrel_low_load),
+    25: Rule("R_RISCV_PCREL_LO12_S", 4, Via.UPPER, _pcrel_low_store),
+    35: Rule("R_RISCV_ADD32", 4, Via.SYMBOL, _added(32, 1)),
+    36: Rule("R_RISCV_ADD64", 8, Via.SYMBOL, _added(64, 1)),
+    39: Rule("R_RISCV_SUB32", 4, Via.SYMBOL, _added(32, -1)),
+    40: Rule("R_RISCV_SUB64", 8, Via.SYMBOL, _added(64, -1)),
+    44: Rule("R_RISCV_RVC_BRANCH", 2, Via.SYMBOL, _scattered(9, _SHORT_BRANCH)),
+    45: Rule("R_RISCV_RVC_JUMP", 2, Via.SYMBOL, _scattered(12, _SHORT_JUMP)),
+    57: Rule("R_RISCV_32_PCREL", 4, Via.SYMBOL, _relative(32)),
+}
+_RULES: Mapping[Machine, Mapping[int, Rule]] = {
+    Machine.X86_64: _X86_64,
+    Machine.AARCH64: _AARCH64,
+    Machine.RISCV64: _RISCV64,
+}
 
 STUB_BYTES: Final = 16
 
@@ -138,8 +222,14 @@ def rule(machine: Machine, kind: int) -> Rule | None:
 
 def stub(machine: Machine, place: int, entry: int) -> bytes:
     """Code at address ``place`` that jumps to the address stored at ``entry`` (both in one image, so within 2 GiB)."""
-    if machine is Machine.X86_64:
-        jump = b"\xff\x25" + struct.pack("<i", entry - (place + 6))  # jmp *[rip + distance]
-        return jump.ljust(STUB_BYTES, b"\xcc")
-    words = (_page(entry, place, 0x90000010), _low12(3)(entry, place, 0xF9400210), 0xD61F0200, 0xD4200000)
-    return struct.pack("<4I", *(word or 0 for word in words))  # adrp x16; ldr x16, [x16]; br x16; brk
+    match machine:
+        case Machine.X86_64:
+            jump = b"\xff\x25" + struct.pack("<i", entry - (place + 6))  # jmp *[rip + distance]
+            return jump.ljust(STUB_BYTES, b"\xcc")
+        case Machine.AARCH64:
+            # adrp x16; ldr x16, [x16]; br x16; brk
+            words = (_page(entry, place, 0x90000010), _low12(3)(entry, place, 0xF9400210), 0xD61F0200, 0xD4200000)
+        case Machine.RISCV64:
+            # auipc t3; ld t3, (t3); jr t3; ebreak
+            words = (_pcrel_high(entry, place, 0xE17), _pcrel_low_load(entry, place, 0xE3E03), 0xE0067, 0x100073)
+    return struct.pack("<4I", *(word or 0 for word in words))

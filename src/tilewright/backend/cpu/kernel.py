@@ -279,11 +279,11 @@ def _below(kernel: Program, info: FunctionInfo, call: Call, caller: Program) -> 
 
 
 def _array(text: FunctionText, element: str, values: Sequence[Value]) -> str:
-    """An array on the stack with these eight-byte values."""
+    """An array on the stack with these values of at most eight bytes."""
     if not values:
         return "null"
     array = text.alloca(f"[{len(values)} x i64]")
     for position, value in enumerate(values):
-        at = text.pure(f"getelementptr inbounds i64, ptr {array}, i64 {position}", 0)
+        at = text.pure(f"getelementptr inbounds {element}, ptr {array}, i64 {position}", 0)
         text.effect(f"store {element} {value.text}, ptr {at}")
     return array

@@ -1,6 +1,12 @@
-"""Calls LLVM: compiles the text of a module to object code or assembly, for a target."""
+"""Calls LLVM: compiles the text of a module to object code or assembly, for a target.
 
-from collections.abc import Generator
+LLVM's own lists of a processor's features are longer than those of ``base.processors``, which are what loading checks.
+So code is made for the architecture's baseline with the target's features, and the processor is named for scheduling
+only: by ``tune-cpu`` of each function (LLVM language reference, "Function Attributes").
+"""
+
+import re
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -17,9 +23,18 @@ _TRIPLES = {
     Architecture.X86_64: "x86_64-unknown-linux-gnu",
     Architecture.AARCH64: "aarch64-unknown-linux-gnu",
     Architecture.RISCV64: "riscv64-unknown-linux-gnu",
+    Architecture.WASM32: "wasm32-unknown-unknown",
 }
 
-GENERATOR = f"llvmlite {llvmlite.__version__}, no loop strength reduction"
+_BASIS = {
+    Architecture.X86_64: "x86-64",
+    Architecture.AARCH64: "generic",
+    Architecture.RISCV64: "generic-rv64",
+    Architecture.WASM32: "mvp",
+}
+"""LLVM's names of processors without features beyond the baseline of ``base.processors``."""
+
+GENERATOR = f"llvmlite {llvmlite.__version__}, listed features, no loop strength reduction"
 """Version of the code generation: part of the cache key of object code."""
 
 
@@ -38,10 +53,11 @@ LLVM = ForkLock()
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """LLVM's view of a target: a code generator, and the header of a module."""
+    """LLVM's view of a target: a code generator, the header of a module, and an attribute for each function."""
 
     target_machine: llvm.TargetMachine
     header: str
+    tuning: str
 
 
 @cache
@@ -50,17 +66,30 @@ def machine(target: Target, effort: Effort = Effort.FULL) -> Machine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     triple = _TRIPLES[target.arch]
-    cpu = llvm.get_host_cpu_name() if target.cpu == "native" else target.cpu
+    reloc = "static" if target.arch is Architecture.WASM32 else "pic"  # a module has its memory for itself
     created = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=target.llvm_features, opt=effort.value, reloc="pic", codemodel="small"
+        cpu=_BASIS[target.arch], features=target.llvm_features, opt=effort.value, reloc=reloc, codemodel="small"
     )
-    return Machine(created, f'target triple = "{triple}"\ntarget datalayout = "{created.target_data}"\n')
+    header = f'target triple = "{triple}"\ntarget datalayout = "{created.target_data}"\n'
+    return Machine(created, header, f'"tune-cpu"="{target.cpu}"')
+
+
+# A definition up to its last attribute, if nothing follows that has to come after attributes.
+_DEFINITION = re.compile(
+    r"^(define .*\)(?:\s+(?!section|partition|comdat|align|gc|prefix|prologue|personality)[^\s{!]+)*)\s+\{$",
+    re.MULTILINE,
+)
+
+
+def _tuned(text: str, made: Machine) -> str:
+    """``text`` with the processor's name at each function that is defined as this package writes them."""
+    return _DEFINITION.sub(lambda found: f"{found[1]} {made.tuning} {{", text)
 
 
 def _optimized(text: str, made: Machine) -> llvm.ModuleRef:
     """Parse, verify, and promote stack slots to registers: the only middle-end pass that scheduled kernels need."""
     try:
-        module = llvm.parse_assembly(made.header + text)
+        module = llvm.parse_assembly(made.header + _tuned(text, made))
         module.verify()
     except RuntimeError as error:
         raise InternalError(f"the code generator wrote IR that LLVM refuses: {error}\n{text}") from error
@@ -149,6 +178,18 @@ def _object(text: str, made: Machine) -> bytes:
     module = _optimized(text, made)
     with _without_strength_reduction():
         return made.target_machine.emit_object(module)
+
+
+def compile_together(texts: Sequence[str], target: Target) -> bytes:
+    """Several modules that define each other's functions as one object. Raises ``InternalError`` as the others do."""
+    LLVM.give_way()
+    with LLVM.lock:
+        made = machine(target)
+        whole, *others = [_optimized(text, made) for text in texts]
+        for module in others:
+            whole.link_in(module)
+        with _without_strength_reduction():
+            return made.target_machine.emit_object(whole)
 
 
 def compile_assembly(text: str, target: Target) -> str:

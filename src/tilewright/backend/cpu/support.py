@@ -22,6 +22,19 @@ declare hidden void @tw_mark(ptr, i64)
 declare hidden i1 @tw_check(ptr, i64) cold
 """
 
+RUN = f"""\
+declare hidden i32 @{abi.MAIN}(ptr, ptr, ptr, ptr)
+declare hidden i32 @{abi.ENTER}(ptr)
+
+define hidden i32 @tw_run(ptr %context) nounwind {{
+  {field("main.at", "context", abi.CONTEXT_MAIN)}
+  store ptr @{abi.MAIN}, ptr %main.at
+  %code = call i32 @{abi.ENTER}(ptr %context)
+  ret i32 %code
+}}
+"""
+"""``tw_run``: ``tw_enter`` with the image's own main, for who knows no address of it."""
+
 
 def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
     """Definitions of all support functions for a target, as LLVM IR text without triple or data layout.

@@ -1,0 +1,150 @@
+"""Code for other processors, run in this process by Unicorn: whole static programs, and single functions."""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tilewright.runtime.linker import Plan, link
+from tilewright.runtime.objectfile import Machine
+
+unicorn = pytest.importorskip("unicorn")
+arm, riscv = unicorn.arm64_const, pytest.importorskip("unicorn.riscv_const")
+
+_PAGE = 4096
+_STACK, _STACK_BYTES = 0x7F_0000_0000, 1 << 20
+
+_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class _Processor:
+    arguments: tuple[int, ...]
+    number: int
+    stack: int
+    back: int
+    """The register with the address to return to."""
+    cause: int
+    """Unicorn's number of a system call, among exceptions."""
+
+
+_PROCESSORS = {
+    Machine.AARCH64: _Processor(
+        tuple(getattr(arm, f"UC_ARM64_REG_X{i}") for i in range(6)),
+        arm.UC_ARM64_REG_X8,
+        arm.UC_ARM64_REG_SP,
+        arm.UC_ARM64_REG_X30,
+        2,
+    ),
+    Machine.RISCV64: _Processor(
+        tuple(getattr(riscv, f"UC_RISCV_REG_A{i}") for i in range(6)),
+        riscv.UC_RISCV_REG_A7,
+        riscv.UC_RISCV_REG_SP,
+        riscv.UC_RISCV_REG_RA,
+        8,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: bytes
+    errors: bytes
+
+
+def emulate(program: bytes, given: bytes = b"", *arguments: str) -> Result:
+    """What a static program writes, and its exit code, with ``given`` as its standard input."""
+    number, start, table = (*struct.unpack_from("<H", program, 18), *struct.unpack_from("<QQ", program, 24))
+    machine = {183: Machine.AARCH64, 243: Machine.RISCV64}[number]
+    processor, engine = _PROCESSORS[machine], _engine(machine)
+    for i in range(*struct.unpack_from("<H", program, 56)):
+        kind, flags, offset, address, _, stored, size, _ = struct.unpack_from("<IIQQQQQQ", program, table + 56 * i)
+        if kind == 1:
+            _map(engine, address, size, flags)
+            engine.mem_write(address, program[offset : offset + stored])
+    engine.reg_write(processor.stack, _with_arguments(engine, ("program", *arguments)))
+    out, errors, codes, rest = bytearray(), bytearray(), list[int](), memoryview(given)
+
+    def called(_: object, cause: int, *_more: object) -> None:
+        nonlocal rest
+        if cause != processor.cause:
+            codes.append(-cause)
+            engine.emu_stop()
+            return
+        a, b, c = (engine.reg_read(one) for one in processor.arguments[:3])
+        match engine.reg_read(processor.number):
+            case 63 if a == 0:  # read
+                engine.mem_write(b, bytes(rest[:c]))
+                answer, rest = min(c, len(rest)), rest[c:]
+            case 64:  # write
+                (out if a == 1 else errors).extend(engine.mem_read(b, c))
+                answer = c
+            case 94:  # exit_group
+                codes.append(a)
+                engine.emu_stop()
+                return
+            case _:
+                answer = -38  # no such call
+        engine.reg_write(processor.arguments[0], answer % (1 << 64))
+
+    engine.hook_add(unicorn.UC_HOOK_INTR, called)
+    engine.emu_start(start, 0, _SECONDS * 10**6)
+    assert codes, f"it takes more than {_SECONDS} s"
+    return Result(codes[0], bytes(out), bytes(errors))
+
+
+def functions(layout: Plan, imports: dict[str, bytes]) -> Callable[..., int]:
+    """An image, laid out; returns what calls a function of it by name. ``imports``: the code of others, by name."""
+    processor, engine = _PROCESSORS[layout.machine], _engine(layout.machine)
+    base, others = 0x40_0000, 0x2_0000_0000
+    engine.mem_map(others, _PAGE)
+    addresses = {name: others + 64 * i for i, name in enumerate(imports)}
+    for name, code in imports.items():
+        engine.mem_write(addresses[name], code)
+    placed = Plan(**{name: getattr(layout, name) for name in layout.__slots__} | {"imports": addresses})
+    image = bytearray(placed.size)
+    link(placed, memoryview(image), base)
+    _map(engine, base, len(image), 7)
+    engine.mem_write(base, bytes(image))
+
+    def call(name: str, *arguments: int) -> int:
+        engine.reg_write(processor.stack, _STACK + _STACK_BYTES // 2)
+        engine.reg_write(processor.back, others + _PAGE - 8)
+        for register, value in zip(processor.arguments, arguments, strict=False):
+            engine.reg_write(register, value)
+        engine.emu_start(placed.address(placed.definitions[name], base), others + _PAGE - 8, 10**6)
+        return engine.reg_read(processor.arguments[0])
+
+    return call
+
+
+def _engine(machine: Machine) -> "unicorn.Uc":
+    if machine is Machine.AARCH64:
+        engine = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
+    else:
+        engine = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV64)
+        status = engine.reg_read(riscv.UC_RISCV_REG_MSTATUS)
+        engine.reg_write(riscv.UC_RISCV_REG_MSTATUS, status | 3 << 13)  # floating point is off at first
+    engine.mem_map(_STACK, _STACK_BYTES)
+    return engine
+
+
+def _map(engine: "unicorn.Uc", address: int, size: int, flags: int) -> None:
+    """Map pages with the rights of ELF's ``flags``."""
+    first = address // _PAGE * _PAGE
+    rights = sum(right for bit, right in ((4, 1), (2, 2), (1, 4)) if flags & bit)
+    engine.mem_map(first, -(-(address + size - first) // _PAGE) * _PAGE, rights)
+
+
+def _with_arguments(engine: "unicorn.Uc", words: tuple[str, ...]) -> int:
+    """Puts the arguments where Linux does; returns the stack pointer."""
+    pointer = _STACK + _STACK_BYTES // 2
+    at, places = pointer + _PAGE, list[int]()
+    for word in words:
+        places.append(at)
+        engine.mem_write(at, word.encode() + b"\0")
+        at += len(word.encode()) + 1
+    engine.mem_write(pointer, struct.pack(f"<{len(words) + 2}Q", len(words), *places, 0))
+    return pointer
