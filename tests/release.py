@@ -17,7 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-MOST_RUNTIME_BYTES = 5_000_000
+RUNTIME = ROOT / "packaging" / "runtime"
+MOST_RUNTIME_BYTES = 1_000_000
 """Of what running an artifact takes beside NumPy and ml-dtypes, installed."""
 VERSIONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 """Names of interpreters for which the wheel is installed and used, if they are on PATH."""
@@ -37,6 +38,12 @@ RUN = """
 import numpy as np, tilewright
 given = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 assert np.array_equal(tilewright.load("m.tw", trust=True)(given), np.maximum(given, 0))
+try:
+    tilewright.compile
+except ImportError as error:
+    assert "pip install tilewright" in str(error), error
+else:
+    raise AssertionError("the compiler is here, too")
 """
 
 
@@ -44,13 +51,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--python", action="append", help=f"an interpreter to use, instead of all of {VERSIONS}")
     options = parser.parse_args()
-    wheel, sdist = build()
+    wheel, sdist, runtime = build()
     check_contents(wheel, sdist)
     for python in options.python or interpreters():
         begin = time.monotonic()
         version = run([python, "-c", "import platform; print(platform.python_version())"], ROOT).strip()
         with tempfile.TemporaryDirectory(prefix="tilewright-release-") as name:
-            use(python, wheel, Path(name))
+            use(python, wheel, runtime, Path(name))
         print(f"{version}: compiles and runs in clean environments ({time.monotonic() - begin:.0f} s)")
     return 0
 
@@ -79,14 +86,15 @@ def interpreter(name: str) -> str | None:
     return done.stdout.strip() or None
 
 
-def build() -> tuple[Path, Path]:
-    """The wheel, made from the sdist alone, and the sdist; both are checked by twine."""
-    for old in DIST.glob("tilewright-*"):
+def build() -> tuple[Path, Path, Path]:
+    """The wheel, made from the sdist alone, the sdist, and the wheel of the runtime; twine checks all."""
+    for old in DIST.glob("tilewright[-_]*"):
         old.unlink()
     run([sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT)], ROOT)
-    (wheel,), (sdist,) = DIST.glob("*.whl"), DIST.glob("*.tar.gz")
-    run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)], ROOT)
-    return wheel, sdist
+    run([sys.executable, "-m", "build", "--wheel", "--outdir", str(DIST), str(RUNTIME)], ROOT)
+    (wheel,), (sdist,), (runtime,) = (DIST.glob(f"tilewright{end}") for end in ("-*.whl", "-*.tar.gz", "_runtime-*.whl"))
+    run([sys.executable, "-m", "twine", "check", str(wheel), str(sdist), str(runtime)], ROOT)
+    return wheel, sdist, runtime
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
@@ -105,8 +113,8 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     print(f"{wheel.name}: {wheel.stat().st_size:,} bytes; {sdist.name}: {sdist.stat().st_size:,} bytes")
 
 
-def use(python: str, wheel: Path, folder: Path) -> None:
-    """Compile with all of it; run the artifact where only NumPy and ml-dtypes are."""
+def use(python: str, wheel: Path, runtime: Path, folder: Path) -> None:
+    """Compile with all of it; run the artifact where only the runtime, NumPy and ml-dtypes are."""
     work = folder / "work"
     work.mkdir()
     full = environment(python, folder / "full", [str(wheel)])
@@ -117,7 +125,8 @@ def use(python: str, wheel: Path, folder: Path) -> None:
     run([str(full), "-c", COMPILE], work)
     run([command, "compile", "m.onnx", "-o", "m.tw"], work)
     run([command, "run", "m.onnx", "--json"], work)
-    lean = environment(python, folder / "lean", ["numpy", "ml-dtypes"], ["--no-deps", str(wheel)])
+    lean = environment(python, folder / "lean", [str(runtime)])
+    run([str(lean), "-m", "pip", "check"], work)
     run([str(lean), "-c", RUN], work)
     own = Path(run([str(lean), "-c", "import tilewright; print(tilewright.__path__[0])"], work).strip())
     size = sum(file.stat().st_size for file in own.rglob("*") if file.is_file() and file.suffix != ".pyc")

@@ -50,7 +50,16 @@ def __getattr__(name: str) -> object:
         return import_module("tilewright.te")
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    try:
+        home = import_module(_HOMES[name])
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("tilewright."):
+            raise
+        raise ImportError(
+            f"tilewright.{name} is not part of tilewright-runtime, which only runs compiled models: "
+            "pip uninstall tilewright-runtime, and pip install tilewright"
+        ) from error
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:
