@@ -111,6 +111,7 @@ def profile(
     ``roofs`` measures the machine; it is called before and after the runs, and the higher roofs count.
     Raises ``BadFeed`` if the feeds do not fit.
     """
+    executable.timed_run(feeds)  # what can't run is refused before the machine is measured
     before = None if roofs is None else roofs()
     samples = sampled(executable, feeds, seconds)
     peak = None if roofs is None or before is None else before.best_of(roofs())
