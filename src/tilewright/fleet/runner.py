@@ -82,6 +82,8 @@ class _Lane:
     """Uploads: Dask drops a task that nobody refers to."""
     deadline: float = float("inf")
     finished: int = 0
+    is_wanted: bool = False
+    """Others wait for it who come first."""
 
 
 class FleetRunner:
@@ -193,10 +195,8 @@ class FleetRunner:
         for lane in [lane for lane in self._lanes if lane.deadline < now]:
             self._fleet.give_back([], [lane.grant.lease], failed=True)
             self._drop(lane, ready, "the device did not answer in time")
-        for lane in [lane for lane in self._lanes if lane.grant.lease in answer.wanted]:
-            if lane.work is None and now - lane.since > _SHARE_SECONDS:
-                self._fleet.give_back([], [lane.grant.lease])
-                self._lanes.remove(lane)
+        for lane in self._lanes:
+            lane.is_wanted = lane.grant.lease in answer.wanted and now - lane.since > _SHARE_SECONDS
         self._devices = answer.devices
         self._require_devices(now)
 
@@ -234,7 +234,12 @@ class FleetRunner:
     # --- jobs -----------------------------------------------------------------------------------------------------
 
     def _assign(self, ready: deque[_Work]) -> None:
-        """Give work to idle devices. Raises ``DisconnectedError``; then it is in ``ready`` or a lane."""
+        """Give work to idle devices, and back those that others wait for. Raises ``DisconnectedError``; then the work
+        is in ``ready`` or a lane."""
+        shared = [lane for lane in self._lanes if lane.work is None and lane.is_wanted]
+        if shared:
+            self._fleet.give_back([], [lane.grant.lease for lane in shared])
+            self._lanes = [lane for lane in self._lanes if lane not in shared]
         for lane in self._lanes:
             if lane.work is None and ready and not ready[0].is_given_up:
                 lane.work = ready.popleft()
