@@ -10,6 +10,8 @@ from tilewright.base.errors import BadInput as BadInput
 from tilewright.base.errors import BadProgram as BadProgram
 from tilewright.base.errors import CorruptArtifact as CorruptArtifact
 from tilewright.base.errors import CorruptRecord as CorruptRecord
+from tilewright.base.errors import FleetAuthError as FleetAuthError
+from tilewright.base.errors import FleetError as FleetError
 from tilewright.base.errors import IndexOutOfRange as IndexOutOfRange
 from tilewright.base.errors import InternalError as InternalError
 from tilewright.base.errors import InvalidModel as InvalidModel

@@ -23,9 +23,10 @@ from tilewright.graph import Graph, Node, Value
 from tilewright.graph.control import Branch, Repeat
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, compare_outputs
 from tilewright.insight.explain import Explanation, Fate, Finding, Memory, NodeFate
-from tilewright.insight.profile import LEAST_RUNS, KernelProfile, Profile
+from tilewright.insight.profile import KernelProfile, Profile
 from tilewright.insight.references import Reference
 from tilewright.interface import staged_manifest
+from tilewright.measure.samples import LEAST_RUNS
 from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.ops.called import CalledOperator
 from tilewright.ops.hosted import READ_SIZES, WITNESS

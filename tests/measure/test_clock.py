@@ -11,10 +11,11 @@ from tests.measure.jobs import EMPTY, HOST, product
 from tilewright.base.dtypes import bf16, boolean, f32, i8
 from tilewright.measure.build import image_of
 from tilewright.measure.candidate import Bench
-from tilewright.measure.clock import Clock, Timed, Times, machine_state, steadiest
+from tilewright.measure.clock import Clock, Timed, Times, steadiest
 from tilewright.measure.guard import PATTERN, Guarded, Side, poison
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.limits import Limits
+from tilewright.measure.machine import machine_state
 from tilewright.measure.messages import Request, Said, Unmeasurable
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.measure.workload import draw, tolerance

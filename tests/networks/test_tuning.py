@@ -67,7 +67,7 @@ def compared_by(ratio: Ratio, patch: pytest.MonkeyPatch) -> list[CompiledModel]:
         return Comparison(*times)
 
     patch.setattr("tilewright.tune.model_tuner.CLEARLY", 1e9)
-    patch.setattr("tilewright.networks.tuning.in_turns", in_turns)
+    patch.setattr("tilewright.networks.place.in_turns", in_turns)
     return found
 
 

@@ -134,6 +134,14 @@ class MeasureError(TilewrightError):
     """A measurement is impossible because of its reference, its data or the machine, not because of the candidate."""
 
 
+class FleetError(TilewrightError):
+    """A device elsewhere can't be had, or is lost: there is no scheduler, no such device, or the lease has ended."""
+
+
+class FleetAuthError(BadInput):
+    """A fleet and its client do not trust each other, or an address needs certificates."""
+
+
 class OutOfBounds(TilewrightError):
     """A bounds-checked kernel or the interpreter met an access outside its buffer."""
 

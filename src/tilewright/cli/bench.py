@@ -15,6 +15,7 @@ from rich.table import Table
 
 from tilewright.base.errors import BadInput
 from tilewright.cli.feeds import make_feeds
+from tilewright.cli.fleet_options import add_device
 from tilewright.cli.options import (
     add_choice,
     add_model_arguments,
@@ -22,12 +23,12 @@ from tilewright.cli.options import (
     file_path,
     files,
     is_artifact,
-    loaded,
     positive,
     tolerance,
 )
 from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
+from tilewright.cli.places import Local, placed
 from tilewright.cli.status import Status
 from tilewright.graph import Array
 from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
@@ -38,6 +39,7 @@ OURS = "tilewright"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``options``, and those of the comparison."""
     add_model_arguments(parser)
+    add_device(parser)
     parser.add_argument(
         "--peer-model", type=file_path, metavar="FILE.onnx", help="the ONNX model for the peer, if MODEL is an artifact"
     )
@@ -59,28 +61,35 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     source: Path = options.peer_model or options.model
     if is_artifact(source):
         raise BadInput(f"{source} is an artifact: give the model for {options.vs} by --peer-model")
-    model = loaded(options)
-    feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
     peers = sessions(Engine(options.vs), source, options.threads)
-    results = model.run(None, feeds)
-    difference = max(largest_difference(results, peer.run(None, feeds)) for peer in peers.values())
-    timings = measure(_candidates(model, peers, feeds), Plan(max(1, options.rounds), options.slot))
-    fastest = min(peers, key=lambda name: timings[name].median)
+    plan = Plan(max(1, options.rounds), options.slot)
+    with placed(options) as place:
+        feeds = make_feeds(place.model.inputs, files(options.inputs), options.random_seed)
+        results = place.run(feeds)
+        difference = max(largest_difference(results, peer.run(None, feeds)) for peer in peers.values())
+        if isinstance(place, Local):
+            threads, timings = options.threads, measure(_candidates(place.model, peers, feeds), plan)
+            fastest = min(peers, key=lambda name: timings[name].median)
+        else:  # the peer is not there
+            threads, timings = place.remote.threads, {OURS: place.times(feeds, plan)}
+            fastest = OURS
+        device = place.device()
     agree = difference <= options.tolerance
     report = {
         "model": str(options.model),
-        "threads": options.threads,
+        "threads": threads,
+        "device": device,
         "milliseconds": {name: _milliseconds(timing) for name, timing in timings.items()},
-        "ratio": ratio(timings[OURS], timings[fastest]),
-        "ratio_spread": spread(timings[OURS], timings[fastest]),
-        "fastest_peer": fastest,
+        "ratio": None if device else ratio(timings[OURS], timings[fastest]),
+        "ratio_spread": None if device else spread(timings[OURS], timings[fastest]),
+        "fastest_peer": None if device else fastest,
         "difference": difference,
         "agree": agree,
     }
     if options.json:
         emit(report)
     else:
-        console.print(_table(timings, fastest, options.threads))
+        console.print(_table(timings, fastest, threads))
         verdict = "they agree" if agree else f"more than {options.tolerance:g}"
         console.print(f"Largest relative difference: {difference:.1e}, {verdict}")
     return Status.DONE if agree else Status.DIFFERENT

@@ -3,14 +3,18 @@
 import argparse
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
+from tilewright.base.errors import BadInput
 from tilewright.base.outputs import check_output, output
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, duration, files, loaded
+from tilewright.cli.fleet_options import add_device
+from tilewright.cli.options import add_model_arguments, duration, files
 from tilewright.cli.output import emit
+from tilewright.cli.places import placed
 from tilewright.cli.progress import reporting
 from tilewright.cli.status import Status
 from tilewright.insight.console import plain_console
@@ -19,6 +23,7 @@ from tilewright.insight.console import plain_console
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``options``, and what to show."""
     add_model_arguments(parser)
+    add_device(parser)
     parser.add_argument("--by-kernel", action="store_true", help="one row per kernel, the longest time first")
     parser.add_argument("--steps", action="store_true", help="show the steps of each kernel's schedule")
     parser.add_argument(
@@ -32,25 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile or load, measure, report."""
-    from tilewright.api import CompiledModel
-    from tilewright.insight.profile import profile
     from tilewright.insight.trace import trace
 
     if options.trace is not None:
+        if options.device is not None:
+            raise BadInput("--trace shows threads of this machine: leave it or --device out")
         check_output(options.trace, [options.model])
+    opened = ExitStack()
     with reporting(f"loading {options.model}", plain_console(stderr=True, quiet=options.json)) as listener:
-        model = loaded(options, listener)
-    feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
-    if isinstance(model, CompiledModel):
-        found = model.profile(feeds, seconds=options.seconds, roofs=not options.no_roofs)
-    else:  # an artifact has code but no loops to count the work of
-        found = profile(model.executable, feeds, seconds=options.seconds)
+        place = opened.enter_context(placed(options, listener))
+    with opened:
+        model = place.model
+        feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
+        found = place.profile(feeds, options.seconds, roofs=not options.no_roofs)
     if options.trace is not None:
         _write(trace(model.executable, feeds, [row.nodes for row in found.kernels]), options.trace, options.model)
     if options.by_kernel:
         found = found.by_kernel()
     if options.json:
-        emit({"model": str(options.model), **found.to_json()})
+        emit({"model": str(options.model), "device": place.device(), **found.to_json()})
     else:
         found.show(options.steps, console)
     return Status.DONE

@@ -14,8 +14,10 @@ from tilewright.base.errors import BadInput
 from tilewright.base.files import reason
 from tilewright.base.outputs import output
 from tilewright.cli.feeds import make_feeds
-from tilewright.cli.options import add_model_arguments, duration, files, loaded
+from tilewright.cli.fleet_options import add_device
+from tilewright.cli.options import add_model_arguments, duration, files
 from tilewright.cli.output import emit
+from tilewright.cli.places import placed
 from tilewright.cli.status import Status
 from tilewright.graph import Array
 
@@ -36,6 +38,7 @@ class Summary:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``options``, and where to save."""
     add_model_arguments(parser)
+    add_device(parser)
     parser.add_argument("--timeout", type=duration, metavar="SECONDS", help="time limit of the run, without compiling")
     parser.add_argument(
         "--output", type=Path, metavar="DIR", help="folder to save outputs in, as output_0.npy, output_1.npy ..."
@@ -46,18 +49,20 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, run, report."""
     _make(options.output)
     begin = time.perf_counter()
-    model = loaded(options)
-    made = time.perf_counter()
-    feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
-    started = time.perf_counter()
-    results = model.run(None, feeds, timeout=options.timeout)
-    seconds = {"compile": made - begin, "run": time.perf_counter() - started}
+    with placed(options) as place:
+        model = place.model
+        made = time.perf_counter()
+        feeds = make_feeds(model.inputs, files(options.inputs), options.random_seed)
+        started = time.perf_counter()
+        results = place.run(feeds, options.timeout)
+        seconds = {"compile": made - begin, "run": time.perf_counter() - started}
     saved = _save(results, options.output, [options.model, *files(options.inputs).values()])
     names = [spec.name for spec in model.outputs]
     summaries = [summarize(*item) for item in zip(names, results, saved, strict=True)]
     if options.json:
         outputs = [asdict(summary) for summary in summaries]
-        emit({"model": str(options.model), "signer": model.signer, "seconds": seconds, "outputs": outputs})
+        told = {"model": str(options.model), "signer": model.signer, "device": place.device()}
+        emit({**told, "seconds": seconds, "outputs": outputs})
     else:
         if model.signer is not None:
             console.print(f"signed by {model.signer}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``tilewright tune``: search for faster schedules of models' kernels by measuring them on this machine.
+"""``tilewright tune``: search for faster schedules of models' kernels by measuring them, here or on a device.
 
 Results are stored in a database, which ``compile`` reads; a schedule that was measured before, by any search, is not
 measured again. At the end, each model is timed with and without the results, in turns. ``compile`` uses them only if
@@ -23,6 +23,7 @@ from tilewright.base.events import Listener
 from tilewright.base.names import shown
 from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.base.settings import Settings
+from tilewright.cli.fleet_options import add_device, fleet_of, on_device, refuse_without_device
 from tilewright.cli.options import (
     add_choice,
     add_compile_arguments,
@@ -41,6 +42,7 @@ from tilewright.insight.console import plain_console
 if TYPE_CHECKING:
     from tilewright.model import CompiledModel
     from tilewright.networks.network import Untuned
+    from tilewright.networks.place import Place
     from tilewright.networks.plan import Plan
     from tilewright.networks.tuning import KernelResult, NetworkResult, Tuned
     from tilewright.tune.model_tuner import Kernel, Progress
@@ -54,6 +56,7 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``options``, and those of the search."""
     add_compile_arguments(parser, several=True)
+    add_device(parser)
     said = "time limit, for all models together (default: %(default)s)"
     parser.add_argument("--minutes", type=some_time, default=10.0, help=said)
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of the search (default: 0)")
@@ -79,10 +82,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, search, confirm, compare."""
-    from tilewright.networks.tuning import prepared, tune_networks
-
     refuse_for(options, "candidates are measured on CPUs", ("backend",))
     _refuse_twice(options.models)
+    refuse_without_device(options)
+    if options.device is None:
+        return _tune(options, console)
+    with fleet_of(options) as fleet:
+        from tilewright.networks.device import OnDevice
+
+        place = OnDevice(fleet, options.device, options.priority)
+        return _tune(on_device(options, fleet), console, place)
+
+
+def _tune(options: argparse.Namespace, console: Console, place: "Place | None" = None) -> int:
+    from tilewright.networks.place import HERE
+    from tilewright.networks.tuning import prepared, tune_networks
+
     plan = _plan(options)
     path = prepared(_records(options))
     errors = plain_console(stderr=True, quiet=options.quiet or options.json)
@@ -91,7 +106,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     gc.freeze()  # the models stay alive; exempt them from garbage collection while candidates are scheduled
     try:
         with _Display(errors) as display:
-            tuned = tune_networks(networks, plan, path, _config(options), display)
+            tuned = tune_networks(networks, plan, path, _config(options), display, place or HERE)
     except KeyboardInterrupt:
         told = f"interrupted; {path} has all that was measured, and the same command goes on from there"
         errors.print(told, soft_wrap=True)
@@ -183,7 +198,7 @@ def _shapes(options: argparse.Namespace) -> list[list[str]]:
 
 def _config(options: argparse.Namespace) -> dict[str, object]:
     """What records tell of a session."""
-    names = ("minutes", "seed", "search", "space", "cost_model", "objective", "scheduler", "patience")
+    names = ("device", "minutes", "seed", "search", "space", "cost_model", "objective", "scheduler", "patience")
     models = list(map(str, options.models))
     return {"verb": "tune", "models": models, **{name: getattr(options, name) for name in names}}
 

@@ -5,7 +5,6 @@ normally runs; each run measures all kernels. The time outside of kernels (feeds
 remainder.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
@@ -19,11 +18,10 @@ from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell
 from tilewright.insight.peak import Peak, Roof
 from tilewright.insight.places import calls_of, sources
+from tilewright.measure.samples import Samples, sampled
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 
-LEAST_RUNS = 5
-MOST_RUNS = 2000
 _DISTURBED = 1.25
 _FULL = 100.5
 """The percentage above which the printed number exceeds 100."""
@@ -113,29 +111,32 @@ def profile(
     ``roofs`` measures the machine; it is called before and after the runs, and the higher roofs count.
     Raises ``BadFeed`` if the feeds do not fit.
     """
-    names = executable.manifest.calls
-    results, _ = executable.timed_run(feeds)
+    executable.timed_run(feeds)  # what can't run is refused before the machine is measured
     before = None if roofs is None else roofs()
-    totals: list[float] = []
-    parts: list[list[float]] = []
-    end = time.perf_counter() + seconds
-    while len(totals) < LEAST_RUNS or (time.perf_counter() < end and len(totals) < MOST_RUNS):
-        begin = time.perf_counter()
-        _, times = executable.timed_run(feeds)
-        totals.append(time.perf_counter() - begin)
-        parts.append(times)
-    del results
+    samples = sampled(executable, feeds, seconds)
     peak = None if roofs is None or before is None else before.best_of(roofs())
-    medians = [median(times) for times in zip(*parts, strict=True)]
+    return profile_of(samples, executable.manifest, feeds, compiled, peak)
+
+
+def profile_of(
+    samples: Samples,
+    manifest: Manifest,
+    feeds: Mapping[str, object],
+    compiled: Compiled | None = None,
+    peak: Peak | None = None,
+) -> Profile:
+    """The profile of a model with this manifest, from times that were measured here or elsewhere."""
+    medians = [median(times) for times in zip(*samples.parts, strict=True)]
     in_kernels = sum(medians)
     rows = [
         KernelProfile(name, (), t * 1e6, t / in_kernels if in_kernels else 0.0)
-        for name, t in zip(names, medians, strict=True)
+        for name, t in zip(manifest.calls, medians, strict=True)
     ]
     if compiled is not None:
-        rows = _described(rows, compiled, extents_of(executable.manifest, feeds), peak)
-    around = median(total - sum(times) for total, times in zip(totals, parts, strict=True))
-    return Profile(len(totals), executable.threads, median(totals) * 1e6, around * 1e6, tuple(rows), peak)
+        rows = _described(rows, compiled, extents_of(manifest, feeds), peak)
+    totals = samples.totals
+    around = median(total - sum(times) for total, times in zip(totals, samples.parts, strict=True))
+    return Profile(len(totals), samples.threads, median(totals) * 1e6, around * 1e6, tuple(rows), peak)
 
 
 def extents_of(manifest: Manifest, feeds: Mapping[str, object]) -> dict[str, int]:

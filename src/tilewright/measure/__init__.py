@@ -13,6 +13,7 @@ and, if it is OK, times.
     workload        inputs and reference (difference)           guard, clock    memory that tells, times that count
     build           code, here or from another process          pool            batches: built by many, measured by one
     turns           several things timed beside each other      roofline        what no schedule can beat
+    samples         whole models, kernel by kernel              machine         clock speed, temperature
     records         the database (schema, row)
 
 A new verdict is a member of ``Verdict`` and a migration of the schema; a new check is in ``candidate``.

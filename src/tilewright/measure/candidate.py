@@ -11,10 +11,11 @@ from pathlib import Path
 from tilewright.base.arrays import Array
 from tilewright.base.errors import MeasureError, TilewrightError
 from tilewright.measure.build import Builder, Image, Kept, RefusedError, Start, start
-from tilewright.measure.clock import Clock, Timed, machine_state
+from tilewright.measure.clock import Clock, Timed
 from tilewright.measure.guard import Guarded, Side, poison, same_bytes
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.limits import Limits
+from tilewright.measure.machine import machine_state
 from tilewright.measure.messages import Built, Done, Request, Said, Unmeasurable
 from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict

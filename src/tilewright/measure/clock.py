@@ -1,11 +1,9 @@
 """Times a candidate repeatedly, next to a baseline kernel that detects changes of the machine's speed."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 
 from tilewright.base.arrays import Array
@@ -121,17 +119,4 @@ def steadiest(attempt: Callable[[float], Times], budget: float, hopeless_us: flo
         if found.drift <= MAX_DRIFT or left <= 0 or min(found.times_us) > hopeless_us:
             break
         found = min(found, attempt(left), key=lambda times: times.drift)
-    return found
-
-
-def machine_state(root: Path = Path("/sys")) -> dict[str, float]:
-    """Load, and frequency and temperature if the system reports them."""
-    found = {"load": os.getloadavg()[0]}
-    files = {"mhz": ("devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", 1e-3)}
-    files["celsius"] = ("class/thermal/thermal_zone0/temp", 1e-3)
-    for name, (path, unit) in files.items():
-        try:
-            found[name] = float((root / path).read_text()) * unit
-        except (OSError, ValueError):
-            continue
     return found

@@ -8,9 +8,11 @@ Whatever a candidate does, the caller gets an ``Outcome``, and no process is lef
 """
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +72,12 @@ class Runner:
         if self._supervisor is not None:
             self._supervisor.close()
             self._supervisor = None
+
+    def interrupt(self) -> None:
+        """From any thread: end all processes now; jobs that are active get ``DEVICE_LOST``. ``close`` is still due."""
+        supervisor = self._supervisor
+        if supervisor is not None:
+            supervisor.interrupt()
 
     def measure(self, job: Job) -> Outcome:
         """The outcome of one job. Raises ``MeasureError`` if its workload can't be measured."""
@@ -173,6 +181,11 @@ class _Supervisor:
     def receive(self) -> dict[str, object] | None:
         """The next answer; None if the supervisor has ended."""
         return receive_blocking(self._spawned.socket, MAX_REQUEST)
+
+    def interrupt(self) -> None:
+        """Let the supervisor end all processes, as if the user's process had ended."""
+        with suppress(OSError):  # it is closed already
+            self._spawned.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> str:
         """Let the supervisor end all processes, and wait for it; returns its last error output."""

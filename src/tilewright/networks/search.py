@@ -9,8 +9,8 @@ from typing import Protocol
 from tilewright.base.errors import BadInput
 from tilewright.measure.records import Records
 from tilewright.model import CompiledModel
-from tilewright.networks.comparison import in_turns, seconds_of
 from tilewright.networks.network import Untuned, computed_of
+from tilewright.networks.place import HERE, Place
 from tilewright.networks.plan import Plan
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.model_tuner import Gain, ModelTuner, Progress, between_bytes
@@ -61,8 +61,15 @@ class Search:
     """The search for networks that are compiled for one target and number of threads."""
 
     def __init__(
-        self, networks: Sequence[Untuned], plan: Plan, records: Records, measurer: Measurer, watch: Watch
+        self,
+        networks: Sequence[Untuned],
+        plan: Plan,
+        records: Records,
+        measurer: Measurer,
+        watch: Watch,
+        place: Place = HERE,
     ) -> None:
+        self._place = place
         self._networks = networks
         self._plan = plan
         self._records = records
@@ -112,11 +119,15 @@ class Search:
         after = network.with_records(found) if found else network.model
         if after.compiled.choices.decisions == network.model.compiled.choices.decisions:
             return network.model
-        return after if in_turns(network.model, after, network.feeds).is_kept else network.model
+        return after if self._place.in_turns(network.model, after, network.feeds).is_kept else network.model
 
     def _tuner(self, bases: Sequence[CompiledModel]) -> ModelTuner:
         pairs = zip(bases, self._networks, strict=True)
-        untuned = [seconds_of(base, network.feeds) for base, network in pairs] if self._plan.measures_first else []
+        untuned = (
+            [self._place.seconds_of(base, network.feeds) for base, network in pairs]
+            if self._plan.measures_first
+            else []
+        )
         return ModelTuner(
             [computed_of(base) for base in bases],
             self._target,

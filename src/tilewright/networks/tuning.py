@@ -6,15 +6,14 @@ from pathlib import Path
 
 from tilewright.base.errors import BadInput
 from tilewright.loops.identity import identity
-from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.model import CompiledModel
-from tilewright.networks.comparison import Comparison, in_turns
+from tilewright.networks.comparison import Comparison
 from tilewright.networks.network import Untuned
+from tilewright.networks.place import HERE, Place
 from tilewright.networks.plan import Plan
 from tilewright.networks.search import Found, Search, Unwatched, Watch
 from tilewright.networks.settle import Offers, Settled, settle
-from tilewright.runtime.sizing import default_threads
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.model_tuner import Gain
 from tilewright.tune.ways import WayTuner
@@ -72,9 +71,15 @@ def prepared(path: Path) -> Path:
 
 
 def tune_networks(
-    networks: Sequence[Untuned], plan: Plan, path: Path, told: Mapping[str, object], watch: Watch = UNWATCHED
+    networks: Sequence[Untuned],
+    plan: Plan,
+    path: Path,
+    told: Mapping[str, object],
+    watch: Watch = UNWATCHED,
+    place: Place = HERE,
 ) -> Tuned:
-    """Tune for ``plan.minutes``, and what confirming and comparing take. ``told``: is kept with the session in records.
+    """Tune for ``plan.minutes``, and what confirming and comparing take. ``told``: is kept with the session in records;
+    ``place``: where all is measured.
 
     Raises ``BadInput`` if nothing is open in a network, they are compiled for different targets or threads, or the
     plan has not one requirement for each. If it is interrupted, records keep what was measured and ``compile`` uses
@@ -87,11 +92,11 @@ def tune_networks(
             f"there are {len(networks)} models, and {len(plan.requirements)} requirements: give one for each"
         )
     config = {**told, "kernels": _named(networks)}
-    with Records.open(path) as records, records.session(config) as session, Pool(default_threads()) as pool:
-        measurer = Measurer(pool, records, session)
-        search = Search(networks, plan, records, measurer, watch)
+    with Records.open(path) as records, records.session(config) as session, place.bench() as bench:
+        measurer = Measurer(bench, records, session)
+        search = Search(networks, plan, records, measurer, watch, place)
         found = search.run()
-        settled = _settled(networks, search, found, records)
+        settled = _settled(networks, search, found, records, place)
         _accept(found, settled, measurer)
     results = tuple(_result(place, networks, found, settled) for place in range(len(networks)))
     return Tuned(results, networks[0].threads, measurer.measured)
@@ -115,7 +120,7 @@ def _offers(found: Found) -> list[WayTuner | Gain]:
     return [*ways, *(gain for gain in found.gains if gain.winner is not None)]
 
 
-def _settled(networks: Sequence[Untuned], search: Search, found: Found, records: Records) -> Settled:
+def _settled(networks: Sequence[Untuned], search: Search, found: Found, records: Records, where: Place) -> Settled:
     offers = _offers(found)
     workloads = [
         {job.workload for job in ways.jobs} | network.names.keys() | _names_of(base).keys()
@@ -129,11 +134,11 @@ def _settled(networks: Sequence[Untuned], search: Search, found: Found, records:
     def compare(place: int, own: Offers) -> Comparison:
         network, chosen = networks[place], [offers[offer] for offer in sorted(own)]
         if not chosen:
-            return replace(in_turns(network.model, network.model, network.feeds), is_found=False)
+            return replace(where.in_turns(network.model, network.model, network.feeds), is_found=False)
         ways = [record for offer in chosen if isinstance(offer, WayTuner) for record in offer.used(records)]
         gains = [offer for offer in chosen if isinstance(offer, Gain)]
         after = network.with_records((*ways, *found.tuner.used(gains, records)))
-        return in_turns(network.model, after, network.feeds)
+        return where.in_turns(network.model, after, network.feeds)
 
     return settle([touched(offer) for offer in offers], len(networks), compare)
 

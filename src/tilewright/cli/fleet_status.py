@@ -1,0 +1,64 @@
+"""``tilewright fleet status``: the devices of a fleet, what they do, and who waits for them."""
+
+import argparse
+
+from rich.console import Console
+from rich.table import Table
+
+from tilewright.base import fields
+from tilewright.base.sizes import format_size
+from tilewright.cli.fleet_options import add_address, fleet_of
+from tilewright.cli.output import emit
+from tilewright.cli.status import Status
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which fleet."""
+    add_address(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def execute(options: argparse.Namespace, console: Console) -> int:
+    """Ask, and show."""
+    with fleet_of(options) as fleet:
+        status = fleet.status()
+    if options.json:
+        emit({"action": "status", "fleet": options.fleet, **status})
+        return Status.DONE
+    devices = [fields.mapping(member) for member in fields.items(status["devices"])]
+    console.print(_devices(devices) if devices else "no devices", highlight=False)
+    for waiting in map(fields.mapping, fields.items(status["queue"])):
+        said = f"{waiting['user']} waits for {waiting['key']}, priority {waiting['priority']}"
+        seconds = fields.number(waiting["seconds"])
+        console.print(f"{said}, since {seconds:.0f} s", highlight=False, markup=False, soft_wrap=True)
+    return Status.DONE
+
+
+def _devices(members: list[dict[str, object]]) -> Table:
+    table = Table(title="Devices")
+    for heading in ("name", "key", "state", "target", "cores", "memory", "governor", "celsius", "done", "lost", "seen"):
+        table.add_column(heading, justify="left" if heading in ("name", "key", "state", "target") else "right")
+    for member in members:
+        device = fields.mapping(member["device"])
+        celsius = fields.numbers(device["machine"]).get("celsius")
+        described = (str(device[name]) for name in ("name", "key"))
+        table.add_row(
+            *described,
+            state_of(member),
+            str(device["target"]),
+            str(device["cores"]),
+            format_size(fields.whole(device["memory_bytes"])),
+            str(device["governor"]) or "?",
+            "?" if celsius is None else f"{celsius:.0f}",
+            str(member["finished"]),
+            str(member["lost"]),
+            f"{fields.number(member['seen_seconds']):.1f} s",
+        )
+    return table
+
+
+def state_of(member: dict[str, object]) -> str:
+    """``free``, who has it and for how long at most, or ``suspect``."""
+    if member["user"] is not None:
+        return f"{member['user']}, {fields.number(member['seconds_left']):.0f} s"
+    return "free" if member["suspect_seconds"] is None else f"suspect, {fields.number(member['suspect_seconds']):.0f} s"

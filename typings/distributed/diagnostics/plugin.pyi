@@ -1,0 +1,7 @@
+"""Bases of plugins; Dask calls what they override."""
+
+class SchedulerPlugin:
+    name: str
+
+class WorkerPlugin:
+    name: str

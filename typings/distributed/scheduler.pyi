@@ -1,0 +1,3 @@
+"""Errors of the scheduler."""
+
+class KilledWorker(Exception): ...
