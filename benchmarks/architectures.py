@@ -101,7 +101,7 @@ class First(nn.Module):
 
 
 class Detector(nn.Module):
-    """A detection network: boxes, labels and scores of one image."""
+    """A detection network: boxes, labels and scores of one image, and masks, if it has them."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Detector(nn.Module):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         found = self.network([image])[0]
-        return found["boxes"], found["labels"], found["scores"]
+        return tuple(found[name] for name in ("boxes", "labels", "scores", "masks") if name in found)
 
 
 def _vision(name: str, **options: object) -> Callable[[], nn.Module]:
@@ -360,6 +360,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "ssd300_vgg16",
             "retinanet_resnet50_fpn",
             "fcos_resnet50_fpn",
+            "maskrcnn_resnet50_fpn",
         )
     },
     **_of_timm(
