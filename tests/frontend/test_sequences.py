@@ -241,7 +241,7 @@ WRONG: Sequence[tuple[str, Callable[[], onnx.ModelProto], type[TilewrightError],
         "only an empty sequence",
         lambda: proto([node("SequenceEmpty", [], ["y"])], [tensor("x", [3])], [sequence("y", [])]),
         InvalidModel,
-        "they are empty sequences",
+        "outputs are empty sequences",
     ),
 ]
 

@@ -27,7 +27,7 @@ from tilewright.frontend.onnx.read.functions import Functions, schema_body
 from tilewright.frontend.onnx.read.inputs import declared, inputs_of
 from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.late_sizes import LateSizes
-from tilewright.frontend.onnx.read.listed import Bound, Listed, named, only_tensors, renamed, tensors
+from tilewright.frontend.onnx.read.listed import Bound, only_tensors, outputs_of, renamed, tensors
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
 from tilewright.frontend.onnx.read.rules import (
@@ -35,9 +35,9 @@ from tilewright.frontend.onnx.read.rules import (
     CHECKED_INPUTS,
     OF_OTHER_DOMAINS,
     RULES,
-    SEQUENCE_RULES,
     Request,
     microsoft,
+    sequence_rule,
 )
 from tilewright.frontend.onnx.read.rules.aligning import broadcast
 from tilewright.frontend.onnx.read.run_time_bodies import body_of, leaving
@@ -187,7 +187,7 @@ class _Importer:
         """See ``bodies.Visitor``."""
         for tensor in proto.initializer:
             value = scope.values.get(tensor.name)
-            if tensor.data_type in protos.FOUR_BITS and value is not None:
+            if tensor.data_type in protos.FOUR_BITS and isinstance(value, Value):
                 self._four_bits.add(value)
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
@@ -206,11 +206,7 @@ class _Importer:
         if len(set(names)) != len(names):
             raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
         bound = [(name, self.value(name, self.top, "the graph's outputs")) for name in names]
-        values = dict(each for one in bound for each in named(*one))
-        clash = next((name for name in values if name not in names and self.top.values.get(name)), None)
-        if clash is not None or not values:
-            reason = f"`{readable(clash)}` names a tensor of a sequence, too" if clash else "they are empty sequences"
-            raise InvalidModel(f"the outputs can't be made, as {reason}")
+        values = outputs_of(bound, self.top.values)
         missing = (value for value in dict.fromkeys(values.values()) if self.symbolic.is_missing(value))
         self.nodes.extend(self.symbolic.node(value, f"output {readable(value.name)}") for value in missing)
         made = {value for node in self.nodes for value in node.outputs}
@@ -292,11 +288,9 @@ class _Importer:
             return bodies.branch(self, node, inputs, wanted, scope, place)
         if not domain and node.op_type in UNROLLED:
             return bodies.repeated(self, node, opset, inputs, wanted, scope, place)
-        if not domain and node.op_type in SEQUENCE_RULES:
-            of_lists = SEQUENCE_RULES[node.op_type]
+        of_lists = None if domain else sequence_rule(node.op_type, inputs)
+        if of_lists is not None:
             return self._by_rule(lambda it: [of_lists(it, inputs)], node, opset, only_tensors(inputs), wanted, place)
-        if not domain and node.op_type == "Identity" and isinstance(inputs[0], Listed):
-            return inputs
         values = only_tensors(inputs)
         by_body = node.op_type in BY_BODY_OF_DATA and any(each and self.elements(each) is None for each in values)
         rule = OF_OTHER_DOMAINS.get((domain, node.op_type)) if domain else RULES.get(node.op_type)

@@ -88,13 +88,27 @@ def renamed(bound: Bound, names: Mapping[Value, Value]) -> Bound:
     return found
 
 
-def named(name: str, bound: Bound) -> Iterator[tuple[str, Value]]:
-    """The tensors of an output by name."""
+def outputs_of(bound: Sequence[tuple[str, Bound]], taken: Mapping[str, Bound | None]) -> dict[str, Value]:
+    """The tensors of a model's outputs by name; ``taken``: the names of other values.
+
+    Raises ``InvalidModel`` if there are none, or if a tensor of a sequence would have the name of another value.
+    """
+    values = dict(each for name, output in bound for each in _named(name, output))
+    names = {name for name, _ in bound}
+    clash = next((name for name in values if name not in names and name in taken), None)
+    if clash is not None:
+        raise InvalidModel(f"an output's tensor would be called `{readable(clash)}`, as another value is; rename that")
+    if not values:
+        raise InvalidModel("the outputs are empty sequences; a model needs a tensor")
+    return values
+
+
+def _named(name: str, bound: Bound) -> Iterator[tuple[str, Value]]:
     if isinstance(bound, Value):
         yield name, bound
         return
     for at, element in enumerate(bound.elements):
-        yield from named(f"{name}.{at}", element)
+        yield from _named(f"{name}.{at}", element)
 
 
 def type_of(bound: Bound | None) -> onnx.TypeProto:

@@ -35,7 +35,7 @@ from tilewright.frontend.onnx.read.rules import (
 )
 from tilewright.frontend.onnx.read.rules.indexing import CHECKED_INPUTS
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
-from tilewright.frontend.onnx.read.rules.sequences import SEQUENCE_RULES
+from tilewright.frontend.onnx.read.rules.sequences import sequence_rule
 from tilewright.frontend.onnx.read.rules.signal import BY_BODY_OF_DATA
 
 __all__ = [
@@ -43,10 +43,10 @@ __all__ = [
     "CHECKED_INPUTS",
     "OF_OTHER_DOMAINS",
     "RULES",
-    "SEQUENCE_RULES",
     "Request",
     "Rule",
     "RuleFunction",
+    "sequence_rule",
 ]
 
 RULES: Mapping[str, RuleFunction] = {

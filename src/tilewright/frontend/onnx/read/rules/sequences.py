@@ -131,7 +131,14 @@ def _element(request: Request, given: Sequence[Bound | None]) -> Bound:
     return request.input(0) if found is None else found
 
 
-SEQUENCE_RULES: Mapping[str, SequenceRule] = {
+def _itself(request: Request, given: Sequence[Bound | None]) -> Bound:
+    found = given[0]
+    assert found is not None, "as asked for"
+    del request
+    return found
+
+
+_RULES: Mapping[str, SequenceRule] = {
     "ConcatFromSequence": _concatenated,
     "Optional": _optional,
     "OptionalGetElement": _element,
@@ -144,3 +151,10 @@ SEQUENCE_RULES: Mapping[str, SequenceRule] = {
     "SequenceLength": _length,
     "SplitToSequence": _split,
 }
+
+
+def sequence_rule(op_type: str, given: Sequence[Bound | None]) -> SequenceRule | None:
+    """The rule of an operator on sequences or optionals; Identity of one is that itself."""
+    if op_type == "Identity" and isinstance(given[0], Listed):
+        return _itself
+    return _RULES.get(op_type)
