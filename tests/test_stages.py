@@ -386,6 +386,7 @@ def test_pads_lengths_and_depths_that_are_data() -> None:
             made.run(None, wrong)
 
 
+@pytest.mark.slow
 def test_sizes_of_images_that_are_data() -> None:
     nodes = [node("Resize", ["x", "", "", "s"], ["y"])]
     feeds = [{"x": sparse(1, 2, 5, 6), "s": np.array([1, 2, *size])} for size in ((7, 3), (5, 6))]

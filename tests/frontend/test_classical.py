@@ -50,11 +50,15 @@ def counted(row: Sequence[int], shortest: int, longest: int, skips: int) -> Coun
 @pytest.mark.parametrize(
     ("shape", "changes"),
     [
-        ((4, 9), {}),
-        ((13,), {"mode": "IDF", "weights": [*np.linspace(0.5, 2, 9).tolist()]}),
-        ((3, 8), {"mode": "TFIDF", "min_gram_length": 2, "weights": [*np.linspace(0.5, 2, 9).tolist()]}),
-        ((2, 7), {"max_gram_length": 2, "max_skip_count": 0, "ngram_indexes": [4, 0, 10, 1, 2, 3, 7, 5, 6]}),
-        ((2, 2), {"mode": "IDF"}),
+        pytest.param((4, 9), {}, marks=pytest.mark.slow),
+        pytest.param((13,), {"mode": "IDF", "weights": np.linspace(0.5, 2, 9).tolist()}, marks=pytest.mark.slow),
+        ((3, 8), {"mode": "TFIDF", "min_gram_length": 2, "weights": np.linspace(0.5, 2, 9).tolist()}),
+        pytest.param(
+            (2, 7),
+            {"max_gram_length": 2, "max_skip_count": 0, "ngram_indexes": [4, 0, 10, 1, 2, 3, 7, 5, 6]},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param((2, 2), {"mode": "IDF"}, marks=pytest.mark.slow),
     ],
 )
 def test_counts_of_ngrams(shape: tuple[int, ...], changes: Mapping[str, object]) -> None:
@@ -105,6 +109,7 @@ def f(*shape: int) -> Array:
     return GENERATOR.random(shape).astype(np.float32)
 
 
+@pytest.mark.slow  # the node tests have a step of each
 @pytest.mark.parametrize("steps", [0, 1, 1000])
 @pytest.mark.parametrize(
     ("op", "kinds", "attributes"),
@@ -132,7 +137,7 @@ def test_tensors_that_are_no_groups() -> None:
         tilewright.compile(of_domain("ai.onnx.preview.training", "Adam", inputs, 3))
 
 
-@pytest.mark.parametrize("shape", [(6,), (3, 6)])
+@pytest.mark.parametrize("shape", [(6,), pytest.param((3, 6), marks=pytest.mark.slow)])
 def test_columns_and_limits(shape: tuple[int, ...]) -> None:
     x, chosen = f(*shape), np.array([[4, 0, 0]])
     for op, inputs, attributes in (

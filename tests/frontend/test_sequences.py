@@ -95,6 +95,7 @@ def test_a_tensor_is_split_changed_and_joined() -> None:
     assert [spec.name for spec in made.outputs] == ["y", "n", "z", "parts.0", "parts.1"]
 
 
+@pytest.mark.slow
 def test_an_element_is_chosen_by_data() -> None:
     nodes = [node("SequenceConstruct", ["x", "y"], ["s"]), node("SequenceAt", ["s", "p"], ["z"])]
     inputs = [tensor("x", ["n", 3]), tensor("y", ["n", 3]), tensor("p", [], TensorProto.INT64)]
@@ -136,6 +137,7 @@ def test_a_loop_collects_a_sequence() -> None:
         tilewright.compile(proto(COLLECT, inputs, [tensor("y", ["a"])], **STEPS))
 
 
+@pytest.mark.slow
 def test_a_branch_makes_sequences_of_one_length() -> None:
     def branch(name: str, *made: onnx.NodeProto) -> onnx.GraphProto:
         return helper.make_graph(made, name, [], [sequence("s", [])])
@@ -171,6 +173,7 @@ def test_inputs_are_sequences() -> None:
         tilewright.compile(model)
 
 
+@pytest.mark.slow
 def test_inputs_are_optional() -> None:
     """An optional is there or not; a sequence may be optional, too."""
     made = helper.make_graph([node("OptionalGetElement", ["o"], ["t"])], "there", [], [tensor("t", [3])])

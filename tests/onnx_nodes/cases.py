@@ -93,7 +93,7 @@ class Case:
     rtol: float
     atol: float
     shapes: Mapping[str, tuple[int, ...]]
-    """How many tensors are in each input that is a sequence or an optional, and the shapes of those in sequences."""
+    """How many tensors are in each input that is a sequence or an optional; then also the shapes of all tensors."""
 
     @property
     def tolerance(self) -> tuple[float, float]:
@@ -139,6 +139,8 @@ def _case(test: object, original: onnx.ModelProto) -> Case:
     found = [_spread(info.name, info.type, named[info.name]) for info in infos]
     tensors = {name: item for each, _ in found for name, item in each.items()}
     shapes = {name: shape for _, each in found for name, shape in each.items()}
+    if shapes:  # sizes of tensors have the names of those in sequences
+        shapes |= {name: array_of(item).shape for name, item in tensors.items() if name not in parameters}
     return Case(test.name, test.model, tensors, _leaves(outputs), parameters, test.rtol, test.atol, shapes)
 
 

@@ -60,7 +60,9 @@ def test_it_is_saved(tmp_path: Path) -> None:
     np.testing.assert_array_equal(y, SPECIAL)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int64, np.bool_])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, *(pytest.param(other, marks=pytest.mark.slow) for other in (np.uint16, np.int64, np.bool_))]
+)
 def test_integers_wrap_around(dtype: type[np.generic]) -> None:
     """No stage is needed."""
     x = np.array([0, 1, 77, 200, 255], np.uint8).astype(dtype)
