@@ -147,6 +147,11 @@ def test_columns_and_limits(shape: tuple[int, ...]) -> None:
         proto = of_domain("ai.onnx.ml", op, inputs, 1, **attributes)
         made = tilewright.compile(proto, threads=1, settings=CHECKED)
         np.testing.assert_array_equal(made.run(None, inputs)[0], run_onnxruntime(proto, inputs)[0])
+    whole = np.array([-3, -2, 2, 3])
+    proto = of_domain("ai.onnx.ml", "Binarizer", {"x": whole}, 1, threshold=-2.5)
+    assert tilewright.compile(proto, threads=1, settings=CHECKED).run(None, {"x": whole})[0].tolist() == [0, 1, 1, 1]
+    with pytest.raises(UnsupportedModel, match=r"the threshold 1\.0\d*e\+30 is beyond all i64"):
+        tilewright.compile(of_domain("ai.onnx.ml", "Binarizer", {"x": whole}, 1, threshold=1e30))
     extractor = of_domain("ai.onnx.ml", "ArrayFeatureExtractor", {"x": x, "i": chosen}, 1)
     with pytest.raises(IndexOutOfRange):
         tilewright.compile(extractor, threads=1, settings=CHECKED).run(None, {"x": x, "i": chosen + 2})

@@ -27,7 +27,9 @@ def _binarizer(request: Request) -> Sequence[Value]:
     data = request.input(0)
     threshold = request.number("threshold", 0.0)
     if data.dtype.is_int:
-        threshold = min(max(np.floor(threshold), data.dtype.min), data.dtype.max)
+        if not data.dtype.min <= threshold < data.dtype.max:
+            raise request.unsupported(f"the threshold {threshold} is beyond all {data.dtype}; leave the node out")
+        threshold = np.floor(threshold)
     limit = request.constant(np.array(threshold).astype(data.dtype.numpy))
     return [request.apply("Cast", request.apply("Greater", data, limit), to=data.dtype)]
 
