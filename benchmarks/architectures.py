@@ -101,7 +101,7 @@ class First(nn.Module):
 
 
 class Detector(nn.Module):
-    """A detection network: boxes, labels and scores of one image."""
+    """A detection network: boxes, labels and scores of one image, and masks, if it has them."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Detector(nn.Module):
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
         found = self.network([image])[0]
-        return found["boxes"], found["labels"], found["scores"]
+        return tuple(found[name] for name in ("boxes", "labels", "scores", "masks") if name in found)
 
 
 def _vision(name: str, **options: object) -> Callable[[], nn.Module]:
@@ -318,11 +318,22 @@ def _segformer() -> nn.Module:
     return First(model, "pixel_values")
 
 
+class Quiet(First):
+    """A network without noise: what it draws is 0."""
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        drawn, torch.randn_like = torch.randn_like, torch.zeros_like
+        try:
+            return super().forward(*inputs)
+        finally:
+            torch.randn_like = drawn
+
+
 def _vits() -> nn.Module:
     options = {**_LAYERS, "ffn_dim": 64, "vocab_size": 100, "flow_size": 32, "spectrogram_bins": 33}
     sizes = {"upsample_initial_channel": 32, "use_stochastic_duration_prediction": False, "noise_scale": 0.0}
     del options["intermediate_size"]
-    return First(transformers.VitsModel(transformers.VitsConfig(**options, **sizes)), "input_ids")
+    return Quiet(transformers.VitsModel(transformers.VitsConfig(**options, **sizes)), "input_ids")
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -360,6 +371,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
             "ssd300_vgg16",
             "retinanet_resnet50_fpn",
             "fcos_resnet50_fpn",
+            "maskrcnn_resnet50_fpn",
         )
     },
     **_of_timm(

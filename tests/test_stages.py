@@ -359,6 +359,61 @@ def test_what_nothing_needs_does_not_run() -> None:
     assert [plan.kind for plan in staged(proto(nodes, {"x:f": ["n", 5]}, "y:f")).stages] == [Kind.PART]
 
 
+def test_pads_lengths_and_depths_that_are_data() -> None:
+    """A negative pad, lengths that do not make up the whole, and a negative depth are refused in a run."""
+    nodes = [
+        node("Pad", ["x", "p"], ["a"]),
+        node("Split", ["x", "l"], ["b", "c"], axis=1),
+        node("Mul", ["c", "c"], ["cc"]),
+        node("OneHot", ["i", "d", "v"], ["o"]),
+    ]
+    inputs = {"x:f": ["n", 5], "p:i": [4], "l:i": [2], "i:i": ["n"], "d:i": []}
+    model = proto(nodes, inputs, "a:f b:f cc:f o:f", v=np.array([0, 2], np.float32))
+
+    def feeds(pads: Sequence[int], lengths: Sequence[int], depth: int) -> dict[str, Array]:
+        x = sparse(3, 5)
+        return {
+            "x": x,
+            "p": np.array(pads),
+            "l": np.array(lengths),
+            "i": np.array([2, 0, -1]),
+            "d": np.array(depth),
+        }
+
+    made = check(model, [feeds([1, 0, 2, 3], [1, 4], 4), feeds([0, 0, 0, 0], [0, 5], 1)])
+    for wrong in (feeds([-1, 0, 0, 0], [1, 4], 3), feeds([0, 0, 0, 0], [1, 3], 3), feeds([0, 0, 0, 0], [1, 4], -3)):
+        with pytest.raises(BadFeed):
+            made.run(None, wrong)
+
+
+@pytest.mark.slow
+def test_sizes_of_images_that_are_data() -> None:
+    nodes = [node("Resize", ["x", "", "", "s"], ["y"])]
+    feeds = [{"x": sparse(1, 2, 5, 6), "s": np.array([1, 2, *size])} for size in ((7, 3), (5, 6))]
+    check(proto(nodes, {"x:f": [1, 2, "h", "w"], "s:i": [4]}, "y:f"), feeds)
+
+
+def test_parts_come_from_the_cache(tmp_path: Path) -> None:
+    """Each part of the same model, and none of one with other weights; what compiling made of it is made again."""
+    settings = Settings(cache_dir=tmp_path / "cache", key_dir=tmp_path / "keys", repro_dir=None)
+    x = {"x": sparse(4, 5)}
+
+    def made(weight: float) -> StagedModel:
+        nodes = [*CHOSEN, node("Mul", ["y", "w"], ["z"])]
+        model = proto(nodes, {"x:f": ["n", 5]}, "z:f", w=np.float32(weight))
+        found = tilewright.compile(model, threads=1, settings=settings)
+        assert isinstance(found, StagedModel)
+        return found
+
+    first, again, other = made(2), made(2), made(3)
+    assert not first.is_cached
+    assert again.is_cached
+    assert not other.is_cached
+    np.testing.assert_array_equal(again.run(None, x)[0], first.run(None, x)[0])
+    np.testing.assert_allclose(other.run(None, x)[0], first.run(None, x)[0] * 1.5, rtol=1e-6)
+    assert [str(part.compiled.graph) for part in again.parts] == [str(part.compiled.graph) for part in first.parts]
+
+
 def test_what_is_refused() -> None:
     """Ranks that depend on data, states that change their rank, and sizes that are too many."""
     other = graph([node("Unsqueeze", ["x", "axis"], ["t"])], [], "t:f")

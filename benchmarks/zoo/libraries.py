@@ -1,12 +1,14 @@
 """Libraries of networks, importable also where torchvision's native part is not (as beside a CPU build of torch).
 
-Only its Python part is needed here, and that asks for nothing but the declaration of two native operators.
+Its Python part asks for nothing but the declaration of native operators; those of detection networks are in torch.
 """
 
 import importlib
 from types import ModuleType
 
 import torch
+
+from . import detection_operators
 
 _declarations: list[torch.library.Library] = []  # a declaration ends with its library
 
@@ -15,11 +17,11 @@ def _torchvision() -> ModuleType:
     try:
         return importlib.import_module("torchvision")
     except RuntimeError:  # "operator torchvision::nms does not exist"
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library = detection_operators.declare()
         _declarations.append(library)
-        return importlib.import_module("torchvision")
+        imported = importlib.import_module("torchvision")
+        detection_operators.define(library)
+        return imported
 
 
 vision = _torchvision().models

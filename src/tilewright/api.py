@@ -39,7 +39,6 @@ from tilewright.frontend.api import Examples, FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
-from tilewright.graph.control import Control
 from tilewright.insight.faults import note_of
 from tilewright.insight.repro import Request
 from tilewright.interface import input_spec
@@ -49,7 +48,7 @@ from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.ops.called import CalledOperator
 from tilewright.passes.alternatives import Alternative, known
-from tilewright.passes.parts import Step, is_cut, parts
+from tilewright.passes.parts import Place, bodies_of, is_cut, parts
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
@@ -173,6 +172,9 @@ def compile(
 
 Shapes = Mapping[str, tuple[int | str, ...]]
 
+_WHOLE = Place()
+"""The model itself."""
+
 _TRIED = (64, 1, 7, 224, 1024, 16384)
 """Sizes for a trial whether a model can be compiled at all. Small ones lie within tables of positions; large ones
 are more than windows reach over, one after the other: convolutions over samples of sound."""
@@ -220,9 +222,11 @@ class _Compilation:
             return None
         return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
 
-    def recall(self, asked: Asked | None, shapes: Shapes) -> CompiledModel | None:
-        """The model from the cache, if it is there."""
-        parts = None if self.models is None or asked is None else self.models.find(asked)
+    def recall(
+        self, asked: Asked | None, shapes: Shapes, entry: Asked | None = None, place: Place = _WHOLE
+    ) -> CompiledModel | None:
+        """The model from the cache, if it is there; with ``entry`` and ``place``, a part of it."""
+        parts = None if self.models is None or asked is None else self.models.find(entry or asked)
         if asked is None or parts is None:
             return None
         try:
@@ -230,7 +234,7 @@ class _Compilation:
         except BadArtifact as error:
             _LOG.warning("the model is compiled again, as what the cache has of it can't be used: %s", error)
             return None
-        again = self._again(asked.key, shapes)
+        again = self._again(asked.key, shapes, place)
         origin = Origin(self.source, self.options, self._kernels(), again, None, is_cached=True)
         return CompiledModel(executable, parts, origin)
 
@@ -262,52 +266,64 @@ class _Compilation:
         except OSError:
             return None
 
-    def _unchanged(self, identity: object, shapes: Shapes) -> Graph:
-        """The graph of a model that was compiled before. Raises ``BadInput`` if it has changed since."""
+    def _unchanged(self, identity: object, shapes: Shapes, place: Place) -> Graph:
+        """The graph of a model, or of a part, that was compiled before. Raises ``BadInput`` if it has changed since."""
         asked = self.ask(shapes)
         if self._identity(asked, self._sha256(asked)) != identity:
             raise BadInput("the model has changed since it was compiled; compile it again to see how it was made")
-        return self.load(shapes)
+        return place.of(self.load(shapes))
 
-    def _again(self, identity: object, shapes: Shapes) -> Callable[[], Made]:
+    def _again(self, identity: object, shapes: Shapes, place: Place) -> Callable[[], Made]:
         """Compiles such a model again."""
-        return lambda: self._make(self._unchanged(identity, shapes), shapes)
+        return lambda: self._make(self._unchanged(identity, shapes, place), shapes)
 
     def load(self, shapes: Shapes) -> Graph:
         """The imported graph."""
         with self._faults_reported(shapes), seldom_collecting():
             return self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
 
-    def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None) -> CompiledModel:
-        """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts."""
+    def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None, place: Place = _WHOLE) -> CompiledModel:
+        """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts.
+
+        ``place``: of the graph, if it is a part of the model.
+        """
         if is_cut(graph):
-            return self._staged(graph, shapes)
+            return self._staged(graph, shapes, asked, place)
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
         source = self._sha256(asked)
         build = Build(__version__, source, str(target), target.arch.value, target.features)
         parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
         if self.models is not None and asked is not None:
-            self.models.keep(asked, parts)
+            self.models.keep(self._entry(asked, graph, place), parts)
         identity = self._identity(asked, source)
         if identity is not None:
-            made = made.without_numbers(lambda: self._unchanged(identity, shapes), self._again(identity, shapes))
+            again = self._again(identity, shapes, place)
+            made = made.without_numbers(lambda: self._unchanged(identity, shapes, place), again)
         origin = Origin(self.source, made.compiled.options, self._kernels(), lambda: made, made)
         return CompiledModel(executable, parts, origin)
 
-    def _staged(self, graph: Graph, shapes: Shapes) -> CompiledModel:
-        """The model in stages, which are not cached."""
-        work = [self._work(step, shapes) for step in parts(graph)]
+    def _staged(self, graph: Graph, shapes: Shapes, asked: Asked | None, place: Place) -> CompiledModel:
+        """The model in stages, whose parts are cached one by one."""
+        work: list[Work] = []
+        for number, step in enumerate(parts(graph)):
+            bodies = [(body, place.inside(number, at)) for at, body in enumerate(bodies_of(step))]
+            work.append(Work(step, tuple(self._part(body, shapes, asked, there) for body, there in bodies)))
         called = dict.fromkeys(node.op.name for node in graph.nodes if isinstance(node.op, CalledOperator))
         if called:
             names = ", ".join(called)
             _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
         return StagedModel(Whole(graph, self.options, self.source, work))
 
-    def _work(self, step: Step, shapes: Shapes) -> Work:
-        """A step, with its models: of the part itself, or of the bodies in a node."""
-        bodies = [step] if isinstance(step, Graph) else step.op.bodies if isinstance(step.op, Control) else []
-        return Work(step, tuple(self.finish(body, shapes, None) for body in bodies))
+    def _part(self, part: Graph, shapes: Shapes, asked: Asked | None, place: Place) -> CompiledModel:
+        """A part of a model in stages, compiled or loaded from the cache."""
+        entry = None if asked is None or is_cut(part) else self._entry(asked, part, place)
+        found = None if entry is None else self.recall(asked, shapes, entry, place)
+        return found or self.finish(part, shapes, asked, place)
+
+    def _entry(self, asked: Asked, graph: Graph, place: Place) -> Asked:
+        """What the cache is asked for a model, or for its part at ``place``."""
+        return asked.part(f"{place.path}\n{graph}") if place.path else asked
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
         with self._faults_reported(shapes), seldom_collecting():
@@ -343,7 +359,9 @@ class _Compilation:
         Raises ``error`` if the sizes are not its cause: if ``attempt`` also fails for fixed sizes.
         """
         model = self.specializing(shapes, str(error))
-        if isinstance(error, UnsupportedOperator) or model is None or not self._is_possible(model, attempt):
+        if isinstance(error, UnsupportedOperator) or model is None:
+            raise error
+        if not self._is_possible(model, shapes, attempt, str(error)):
             raise error
         _LOG.warning("a version is compiled for each size of the inputs: %s", error)
         return model
@@ -356,20 +374,25 @@ class _Compilation:
 
         def make(sizes: Sizes) -> CompiledModel:
             known = dict(sizes)
-            model = self.run({spec.name: spec.concrete(known) for spec in inputs})
+            model = self.run({**shapes, **{spec.name: spec.concrete(known) for spec in inputs}})
             give_back()
             return model
 
         return SpecializingModel(inputs, self.options, reason, make)
 
-    def _is_possible(self, model: SpecializingModel, attempt: Callable[[Shapes], object]) -> bool:
-        """Whether it can be compiled at a size on trial. The same fault at two sizes is not one of sizes."""
-        seen = set[str]()
+    def _is_possible(
+        self, model: SpecializingModel, shapes: Shapes, attempt: Callable[[Shapes], object], fault: str
+    ) -> bool:
+        """Whether it can be compiled at a size on trial. A fault that is seen twice is not one of sizes.
+
+        ``fault``: that without sizes.
+        """
+        seen = {fault}
         names = dict.fromkeys(extent for spec in model.inputs for extent in spec.shape if isinstance(extent, str))
         for size in _TRIED:
             sizes = {name: min(size, self.options.bounds.get(name, size)) for name in names}
             try:
-                attempt({spec.name: spec.concrete(sizes) for spec in model.inputs})
+                attempt({**shapes, **{spec.name: spec.concrete(sizes) for spec in model.inputs}})
             except (BadInput, Unsupported) as error:
                 if str(error) in seen:
                     return False

@@ -12,13 +12,15 @@ unknown, the model is not cached.
 So lookups never depend on names or times, and a changed compiler compiles anew. An artifact is read as by ``load``: its
 signature and all its hashes are checked before any of its code runs, and it must be the one in the index. Invalid
 entries are removed, and the model is compiled.
+
+The parts of a model in stages (``passes.parts``) are entries of their own: the model is imported each time.
 """
 
 import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import llvmlite
@@ -44,6 +46,10 @@ class Asked:
     source: str
     """SHA-256 of the model without its external data."""
     files: Mapping[Path, Stamp]
+
+    def part(self, text: str) -> "Asked":
+        """The request for a part of the model; ``text``: what the part is, and where."""
+        return replace(self, key=hashlib.sha256(f"{self.key}\n{text}".encode()).hexdigest())
 
     def is_unchanged(self) -> bool:
         """Whether no file was modified since."""

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from tilewright.base.arguments import FilePath, checked
 from tilewright.base.arrays import Array
+from tilewright.base.dtypes import ALL, DType
 from tilewright.base.errors import BadInput, InternalError, Unsupported
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
@@ -29,7 +30,7 @@ from tilewright.interface import staged_manifest
 from tilewright.measure.samples import LEAST_RUNS
 from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.ops.called import CalledOperator
-from tilewright.ops.hosted import READ_SIZES, WITNESS
+from tilewright.ops.hosted import READ_SIZES, VIEW, WITNESS
 from tilewright.runtime import artifact
 from tilewright.runtime.loading import InMemory
 from tilewright.runtime.runnable import Pickled, RunnableModel, unpickled
@@ -86,6 +87,10 @@ def _stage(work: Work, at: int) -> Stage:
             return Stage(_plan(Kind.LOOP, name, reads, node.outputs, states), executables)
         case op if op is READ_SIZES:
             return Stage(_plan(Kind.SIZES, name, reads, node.outputs), ())
+        case op if op is VIEW:
+            to = dict(node.attributes)["to"]
+            assert isinstance(to, DType), "as the operator declares it"
+            return Stage(_plan(Kind.VIEW, name, reads, node.outputs, ALL.index(to)), ())
         case op if op is WITNESS:
             axis = dict(node.attributes)["axis"]
             assert isinstance(axis, int), "as passes.parts makes it"
@@ -278,6 +283,9 @@ def _finding(node: Node, share: str) -> Finding:
         case Branch() | Repeat():
             reason = f"which branch is taken, or how many steps there are, is known only when the model runs ({share})"
             return Finding("stage", node.source, reason, "make it a constant, if it is always the same")
+        case op if op is VIEW:
+            reason = f"the same bytes are elements of another type, which no kernel computes ({share})"
+            return Finding("stage", node.source, reason, "convert numbers by a Cast, if their bits do not matter")
         case _:
             reason = f"sizes are known only when a part of the model has run ({share})"
             return Finding(

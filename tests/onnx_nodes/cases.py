@@ -44,8 +44,10 @@ PARAMETERS: Mapping[str, Mapping[int, str]] = {
     "Reshape": {1: "shape"},
     "Resize": {1: "roi", 2: "scales", 3: "sizes"},
     "STFT": {1: "step", 3: "length"},
+    "SequenceInsert": {2: "position"},
     "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"},
     "Split": {1: "sizes"},
+    "SplitToSequence": {1: "sizes"},
     "Squeeze": {1: "axes"},
     "Tile": {1: "repeats"},
     "TopK": {1: "k"},
@@ -90,6 +92,8 @@ class Case:
     """The names of the inputs that may be constants, and what they say. Empty if no input would be left."""
     rtol: float
     atol: float
+    shapes: Mapping[str, tuple[int, ...]]
+    """How many tensors are in each input that is a sequence or an optional; then also the shapes of all tensors."""
 
     @property
     def tolerance(self) -> tuple[float, float]:
@@ -98,7 +102,7 @@ class Case:
         return (self.rtol, self.atol) if looser is None else (max(self.rtol, looser.rtol), max(self.atol, looser.atol))
 
     def with_constants(self) -> onnx.ModelProto:
-        """The model with constants in the place of its parameters."""
+        """The model with constants in the place of its parameters, which are tensors."""
         model = onnx.ModelProto()
         model.CopyFrom(self.model)
         kept = [info for info in model.graph.input if info.name not in self.parameters]
@@ -127,11 +131,45 @@ def all_cases() -> Mapping[str, Case]:
 def _case(test: object, original: onnx.ModelProto) -> Case:
     """``original``: the model before the operator's function was expanded; it has the same inputs."""
     ((inputs, outputs),) = test.data_sets
-    named = dict(zip([info.name for info in test.model.graph.input], inputs, strict=True))
+    infos = test.model.graph.input
+    named = dict(zip([info.name for info in infos], inputs, strict=True))
     parameters = _parameters(original, named)
     if len(parameters) == len(named):
         parameters = {}
-    return Case(test.name, test.model, named, outputs, parameters, test.rtol, test.atol)
+    found = [_spread(info.name, info.type, named[info.name]) for info in infos]
+    tensors = {name: item for each, _ in found for name, item in each.items()}
+    shapes = {name: shape for _, each in found for name, shape in each.items()}
+    if shapes:  # sizes of tensors have the names of those in sequences
+        shapes |= {name: array_of(item).shape for name, item in tensors.items() if name not in parameters}
+    return Case(test.name, test.model, tensors, _leaves(outputs), parameters, test.rtol, test.atol, shapes)
+
+
+def _spread(name: str, kind: onnx.TypeProto, item: Item) -> tuple[dict[str, Item], dict[str, tuple[int, ...]]]:
+    """The tensors of an input by name, and their shapes, if it is a sequence or an optional."""
+    if kind.HasField("sequence_type"):
+        assert isinstance(item, Sequence)
+        inner, elements = kind.sequence_type.elem_type, list(item)
+    elif kind.HasField("optional_type"):
+        inner, elements = kind.optional_type.elem_type, [] if item is None else [item]
+    else:
+        return {name: item}, {}
+    tensors, shapes = dict[str, Item](), {name: (len(elements),)}
+    for at, element in enumerate(elements):
+        own, known = _spread(f"{name}.{at}", inner, element)
+        tensors.update(own)
+        shapes.update(known or {f"{name}.{at}": array_of(element).shape})
+    return tensors, shapes
+
+
+def _leaves(items: Sequence[Item]) -> list[Item]:
+    """All tensors; those of sequences one after the other."""
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Sequence):
+            found += _leaves(item)
+        elif item is not None:
+            found.append(item)
+    return found
 
 
 def _parameters(model: onnx.ModelProto, inputs: Mapping[str, Item]) -> dict[str, str]:

@@ -13,6 +13,7 @@ _HEAD = """\
 #     python -m tests.onnx_nodes --update-ledger softmax pool     (words: tests whose names contain one; none: all)
 # pass: native code computes the expected outputs, and all inputs arrive at run time.
 # pass (constant: shape): the same, but this input is bound at compile time (cases.py: PARAMETERS).
+# pass (constant: length): the same, but how many tensors a sequence or an optional has is bound at compile time.
 # pass (known from shapes): no input's values matter, so no native code reads one; not counted as native.
 # xfail: a clean error says that it is unsupported, and where. Wrong numbers and other errors have no line here.
 """

@@ -45,10 +45,10 @@ are 4.9e-4 from those of float64, ours 4.0e-4. Compiled, nothing is rounded betw
 def graph_of(case: Case) -> Graph:
     """Its parameters become constants if the model is refused, or is cut where they are read off data."""
     try:
-        graph = importer.load(case.model)
+        graph = importer.load(case.model, case.shapes)
     except UnsupportedModel:
-        return importer.load(case.with_constants())
-    return importer.load(case.with_constants()) if is_cut(graph) else graph
+        return importer.load(case.with_constants(), case.shapes)
+    return importer.load(case.with_constants(), case.shapes) if is_cut(graph) else graph
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")

@@ -49,7 +49,7 @@ def test_no_first_input_is_a_parameter() -> None:
 
 def test_a_wrong_number_is_a_fault() -> None:
     case = all_cases()["test_relu"]
-    wrong = type(case)(case.name, case.model, case.inputs, [-case.outputs[0]], {}, case.rtol, case.atol)
+    wrong = type(case)(case.name, case.model, case.inputs, [-case.outputs[0]], {}, case.rtol, case.atol, {})
     assert outcome(wrong).status is Status.FAULT
 
 

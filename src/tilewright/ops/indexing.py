@@ -91,7 +91,7 @@ def row_length(indices: Tensor, rank: int, name: str) -> int:
 
 
 @operator("OneHot", FusionKind.INJECTIVE)
-def one_hot(indices: Tensor, values: Tensor, *, depth: int, axis: int = -1) -> Tensor:
+def one_hot(indices: Tensor, values: Tensor, *, depth: int | Expr, axis: int = -1) -> Tensor:
     """``values[1]`` where the coordinate along the new ``axis`` of extent ``depth`` is the index, else ``values[0]``.
 
     An index out of range selects no coordinate.

@@ -37,6 +37,30 @@ def parts(graph: Graph) -> tuple[Step, ...]:
     return tuple(_Cut(live, _Levels.of(live), graph.names()).steps())
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a part or a body is in a model: at each level, the number of its step, and of the body in that."""
+
+    path: tuple[tuple[int, int], ...] = ()
+
+    def inside(self, step: int, body: int) -> "Place":
+        """The place of a part, or of a body, of what is at this place."""
+        return Place((*self.path, (step, body)))
+
+    def of(self, graph: Graph) -> Graph:
+        """What is at this place in ``graph``."""
+        for number, body in self.path:
+            graph = bodies_of(parts(graph)[number])[body]
+        return graph
+
+
+def bodies_of(step: Step) -> tuple[Graph, ...]:
+    """The graphs that are compiled for a step: the part itself, or the bodies in a node."""
+    if isinstance(step, Graph):
+        return (step,)
+    return step.op.bodies if isinstance(step.op, Control) else ()
+
+
 def _live(graph: Graph) -> tuple[Node, ...]:
     """The nodes whose results, or the extents that they make known, the outputs and conditions of ``graph`` need."""
     values = set(graph.outputs)

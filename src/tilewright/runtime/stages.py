@@ -13,6 +13,7 @@ from enum import Enum
 import numpy as np
 
 from tilewright.base.arrays import Array
+from tilewright.base.dtypes import ALL
 from tilewright.base.errors import BadFeed, Timeout, Unsupported
 from tilewright.base.names import readable
 from tilewright.runtime.executable import Binding, Executable
@@ -29,6 +30,8 @@ class Kind(Enum):
     """The elements of an array, as extents."""
     WITNESS = "witness"
     """One extent of an array."""
+    VIEW = "view"
+    """The bytes of an array, as elements of another type."""
     BRANCH = "if"
     """One of two bodies, by the first array that it reads."""
     LOOP = "loop"
@@ -42,7 +45,8 @@ _BODIES: Mapping[Kind, int] = {Kind.PART: 1, Kind.BRANCH: 2, Kind.LOOP: 1}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One stage. ``number``: of a witness, the axis; of a loop, the number of states."""
+    """One stage. ``number``: of a witness, the axis; of a loop, the number of states; of a view, the place of its type
+    in ``dtypes.ALL``."""
 
     kind: Kind
     name: str
@@ -74,6 +78,8 @@ class Stage:
                 return _sizes(reads[0], self.plan.name)
             case Kind.WITNESS:
                 return [_witness(reads[0].shape[self.plan.number])]
+            case Kind.VIEW:
+                return [reads[0].view(ALL[self.plan.number].numpy)]
             case Kind.BRANCH:
                 then, otherwise = self.executables
                 return _call(then if _is_true(reads[0], self.plan.name) else otherwise, arrays, threads, end)

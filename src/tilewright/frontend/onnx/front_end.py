@@ -23,6 +23,7 @@ from tilewright.frontend.onnx.onnxruntime import values_of
 from tilewright.frontend.onnx.read import external_data, importer, protos
 from tilewright.frontend.onnx.read.coverage import coverage
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
+from tilewright.frontend.onnx.read.inputs import inputs_of
 from tilewright.frontend.onnx.read.kept import Kept
 from tilewright.graph import Array, Graph, Value
 
@@ -44,7 +45,7 @@ class OnnxModel(Source):
         return importer.load_around(self._opened(), shapes, bounds, self.operators)
 
     def inputs(self, shapes: GivenShapes) -> Sequence[Value]:
-        return importer.inputs_of(self._opened(), shapes)
+        return inputs_of(self._opened(), shapes)
 
     def coverage(self, shapes: GivenShapes) -> Coverage:
         return coverage(self._opened(), shapes, self.operators)

@@ -11,9 +11,9 @@ import onnx
 
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.listed import Bound, type_of
 from tilewright.frontend.onnx.read.order import all_nodes, subgraphs
-from tilewright.frontend.onnx.read.protos import own_domain, type_of
-from tilewright.graph import Value
+from tilewright.frontend.onnx.read.protos import own_domain
 
 MAX_NODES = 2_000_000
 """Maximum nodes of a model with functions expanded."""
@@ -93,7 +93,7 @@ def key_of(node: onnx.NodeProto) -> Key:
 
 
 def schema_body(
-    schema: onnx.defs.OpSchema, node: onnx.NodeProto, opset: int, inputs: Sequence[Value | None]
+    schema: onnx.defs.OpSchema, node: onnx.NodeProto, opset: int, inputs: Sequence[Bound | None]
 ) -> onnx.FunctionProto | None:
     """ONNX's function body for the operator of ``node``, if there is one. Some depend on the inputs' types."""
     body = onnx.FunctionProto()

@@ -88,7 +88,7 @@ def _given(name: str, extents: Iterable[int | str]) -> _Dims:
 def _declared(info: onnx.ValueInfoProto, wanted: _Dims | None, unnamed: Names) -> _Dims:
     kind, place = info.type.tensor_type, f"input {readable(info.name)}"
     if not info.type.HasField("tensor_type"):
-        raise UnsupportedModel(f"{place} is no tensor; sequences, maps and optionals are not supported")
+        raise UnsupportedModel(f"{place} is no tensor; maps and sparse tensors are not supported")
     if kind.HasField("shape"):
         return tuple(_extent(dim, info.name, position, unnamed) for position, dim in enumerate(kind.shape.dim))
     if wanted is None:

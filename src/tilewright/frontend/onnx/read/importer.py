@@ -24,12 +24,21 @@ from tilewright.frontend.onnx.read.attempts import import_assuming_least
 from tilewright.frontend.onnx.read.external_data import ExternalData, Outside
 from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found, not_imported, unsupported
 from tilewright.frontend.onnx.read.functions import Functions, schema_body
-from tilewright.frontend.onnx.read.given_shapes import input_shapes
+from tilewright.frontend.onnx.read.inputs import declared, inputs_of
 from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.late_sizes import LateSizes
+from tilewright.frontend.onnx.read.listed import Bound, only_tensors, outputs_of, renamed, tensors
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
-from tilewright.frontend.onnx.read.rules import BY_BODY_OF_DATA, CHECKED_INPUTS, RULES, Request, microsoft
+from tilewright.frontend.onnx.read.rules import (
+    BY_BODY_OF_DATA,
+    CHECKED_INPUTS,
+    OF_OTHER_DOMAINS,
+    RULES,
+    Request,
+    microsoft,
+    sequence_rule,
+)
 from tilewright.frontend.onnx.read.rules.aligning import broadcast
 from tilewright.frontend.onnx.read.run_time_bodies import body_of, leaving
 from tilewright.frontend.onnx.read.scopes import Scope
@@ -131,22 +140,6 @@ def _import(
     return _Importer(model.graph, Functions(model), scope, symbolic, storage, operators).graph(shapes)
 
 
-def inputs_of(source: str | os.PathLike[str] | onnx.ModelProto, shapes: GivenShapes) -> tuple[Value, ...]:
-    """The inputs of an ONNX model, before it is imported. Raises as ``load`` does."""
-    model = source if isinstance(source, onnx.ModelProto) else protos.read_model(Path(source))
-    sparse = (tensor.values.name for tensor in model.graph.sparse_initializer)
-    constants = {*(tensor.name for tensor in model.graph.initializer), *sparse}
-    return _input_values([info for info in model.graph.input if info.name not in constants], shapes)
-
-
-def _input_values(
-    infos: Sequence[onnx.ValueInfoProto], given: GivenShapes, least: Mapping[str, int] | None = None
-) -> tuple[Value, ...]:
-    shapes = input_shapes(infos, given, least)
-    kinds = (protos.dtype_of(i.type.tensor_type.elem_type, f"input {readable(i.name)}") for i in infos)
-    return tuple(Value(info.name, dtype, shapes[info.name]) for info, dtype in zip(infos, kinds, strict=True))
-
-
 @dataclass(slots=True)
 class _Importer:
     """Visits the nodes of a graph, and of the bodies in it (``bodies``), and translates them."""
@@ -194,16 +187,16 @@ class _Importer:
         """See ``bodies.Visitor``."""
         for tensor in proto.initializer:
             value = scope.values.get(tensor.name)
-            if tensor.data_type in protos.FOUR_BITS and value is not None:
+            if tensor.data_type in protos.FOUR_BITS and isinstance(value, Value):
                 self._four_bits.add(value)
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
         """The inputs that are not constants (old models list those as well)."""
         infos = [info for info in self.proto.input if info.name not in self.top.values]
-        inputs = _input_values(infos, given, self.symbolic.assumed.least)
-        for value in inputs:
-            self.top.define(value.name, value, f"input {readable(value.name)}")
-        return inputs
+        inputs = declared(infos, given, self.symbolic.assumed.least)
+        for name, bound in (*((value.name, value) for value in inputs.values), *inputs.lists.items()):
+            self.top.define(name, bound, f"input {readable(name)}")
+        return inputs.values
 
     def _outputs(self) -> tuple[Value, ...]:
         """The outputs; those without a producing node are copied, so that they have their own memory."""
@@ -212,7 +205,8 @@ class _Importer:
             raise InvalidModel("the model has no outputs")
         if len(set(names)) != len(names):
             raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
-        values = {name: self.value(name, self.top, "the graph's outputs") for name in names}
+        bound = [(name, self.value(name, self.top, "the graph's outputs")) for name in names]
+        values = outputs_of(bound, self.top.values)
         missing = (value for value in dict.fromkeys(values.values()) if self.symbolic.is_missing(value))
         self.nodes.extend(self.symbolic.node(value, f"output {readable(value.name)}") for value in missing)
         made = {value for node in self.nodes for value in node.outputs}
@@ -230,7 +224,7 @@ class _Importer:
         self.nodes.append(copy)
         return copy.outputs[0]
 
-    def value(self, name: str, scope: Scope, place: str) -> Value:
+    def value(self, name: str, scope: Scope, place: str) -> Bound:
         """See ``bodies.Visitor``."""
         known = scope.find(name, place)
         if known is None:
@@ -257,7 +251,7 @@ class _Importer:
             self._note_four_bits(node, results, scope, place)
             self._bind(names, results, scope, start, place)
 
-    def _note_four_bits(self, node: onnx.NodeProto, results: Sequence[Value | None], scope: Scope, place: str) -> None:
+    def _note_four_bits(self, node: onnx.NodeProto, results: Sequence[Bound | None], scope: Scope, place: str) -> None:
         """Note the ``results`` of four bits. Raises ``UnsupportedModel`` if values would be rounded to these."""
         is_constant = any(attribute.t.data_type in protos.FOUR_BITS for attribute in node.attribute)
         if not is_constant and not self._four_bits.intersection(scope.find(n, place) for n in node.input if n):
@@ -265,16 +259,16 @@ class _Importer:
         if node.op_type in _NARROWING:
             raise UnsupportedModel(f"{place}: numbers can't be converted to INT4 or UINT4; keep them in 8 bits")
         if node.op_type not in _WIDENING:
-            self._four_bits.update(value for value in results if value is not None)
+            self._four_bits.update(value for value in only_tensors(results) if value is not None)
 
-    def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Value | None]:
+    def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Bound | None]:
         """The results of ``node``: by the model's function, by a rule, or by ONNX's function body."""
         inputs = tuple(scope.find(name, place) if name else None for name in node.input)
         domain = protos.own_domain(node.domain)
         opset = scope.opsets.get(domain)
         given = None if scope.is_own or opset is None else chosen(self.operators, domain, node.op_type, opset)
         if given is not None and opset is not None:
-            return self._by_rule(given, node, opset, inputs, wanted, place)
+            return self._by_rule(given, node, opset, tensors(inputs, place), wanted, place)
         function = None if scope.is_own else self.functions.find(node)
         if function is not None:
             return bodies.called(self, function, node, inputs, wanted, scope, place)
@@ -282,40 +276,46 @@ class _Importer:
             raise not_imported(node, place, (*self.operators, *_OF_ONNXRUNTIME))
         known = chosen(_OF_ONNXRUNTIME, domain, node.op_type, opset)
         if known is not None and not protos.is_defined(node, opset):
-            return self._by_rule(known, node, opset, inputs, wanted, place)
+            return self._by_rule(known, node, opset, tensors(inputs, place), wanted, place)
         schema = protos.schema_of(node, opset, place)
         if schema is None:
             raise unsupported(node, place)
         protos.check_node(node, schema, opset, place)
-        protos.check_types(node, schema, inputs, place)
+        protos.check_types(node, schema, only_tensors(inputs), place)
         if not domain and node.op_type == "Constant":
             return [self.counted_constant(protos.constant_of(node, place, self.storage))]
         if not domain and node.op_type == "If":
             return bodies.branch(self, node, inputs, wanted, scope, place)
         if not domain and node.op_type in UNROLLED:
             return bodies.repeated(self, node, opset, inputs, wanted, scope, place)
-        by_body = node.op_type in BY_BODY_OF_DATA and any(each and self.elements(each) is None for each in inputs)
-        if not domain and node.op_type in RULES and not by_body:
-            return self._by_rule(RULES[node.op_type], node, opset, inputs, wanted, place)
+        of_lists = None if domain else sequence_rule(node.op_type, inputs)
+        if of_lists is not None:
+            return self._by_rule(lambda it: [of_lists(it, inputs)], node, opset, only_tensors(inputs), wanted, place)
+        values = only_tensors(inputs)
+        by_body = node.op_type in BY_BODY_OF_DATA and any(each and self.elements(each) is None for each in values)
+        rule = OF_OTHER_DOMAINS.get((domain, node.op_type)) if domain else RULES.get(node.op_type)
+        if rule is not None and not by_body:
+            return self._by_rule(rule, node, opset, tensors(inputs, place), wanted, place)
         function = schema_body(schema, node, opset, inputs)
         if function is None:
             raise unsupported(node, place)
         if not domain and node.op_type in CHECKED_INPUTS:
-            inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, inputs, wanted, place))
+            inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, values, wanted, place))
         opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
         return bodies.called(self, function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
 
     def _by_rule(
         self,
-        rule: Callable[[Request], Sequence[Value | None]],
+        rule: Callable[[Request], Sequence[Bound | None]],
         node: onnx.NodeProto,
         opset: int,
         inputs: tuple[Value | None, ...],
         wanted: int,
         place: str,
-    ) -> Sequence[Value | None]:
+    ) -> Sequence[Bound | None]:
         """The results of ``rule`` on a node."""
-        attributes = {a.name: protos.attribute_of(a, place, self.storage) for a in node.attribute}
+        plain = (a for a in node.attribute if a.type != onnx.AttributeProto.TYPE_PROTO)
+        attributes = {a.name: protos.attribute_of(a, place, self.storage) for a in plain}
         request = Request(node.op_type, place, opset, inputs, attributes, wanted, self)
         try:
             return rule(request)
@@ -323,32 +323,32 @@ class _Importer:
             raise request.invalid(str(error)) from error
 
     def _bind(
-        self, names: Sequence[str], results: Sequence[Value | None], scope: Scope, start: int, place: str
+        self, names: Sequence[str], results: Sequence[Bound | None], scope: Scope, start: int, place: str
     ) -> None:
         """Bind the model's names to ``results``.
 
         At the top, values that were made for this node get those names: a body's names may repeat those outside.
         """
-        renamed: dict[Value, Value] = {}
+        new: dict[Value, Value] = {}
         is_top = scope is self.top
         made = (value for node in self.nodes[start:] for value in node.outputs)
         fresh = {value for value in made if value not in self.symbolic} | self._fresh
-        for name, value in zip(names, results, strict=True):
-            if not name or value is None:
-                continue
-            if is_top and value in fresh and value not in renamed:
-                renamed[value] = Value(name, value.dtype, value.shape)
+        for name, value in zip(names, only_tensors(results), strict=True):
+            if name and is_top and value in fresh and value not in new:
+                new[value] = Value(name, value.dtype, value.shape)
                 if value in self._four_bits:
-                    self._four_bits.add(renamed[value])
-            scope.define(name, renamed.get(value, value), place)
+                    self._four_bits.add(new[value])
+        for name, bound in zip(names, results, strict=True):
+            if name and bound is not None:
+                scope.define(name, renamed(bound, new), place)
         if is_top:
-            self.nodes[start:] = [_renamed(node, renamed) for node in self.nodes[start:]]
-            self.symbolic.follow(renamed)
-            for value in self._fresh & renamed.keys():
+            self.nodes[start:] = [_renamed(node, new) for node in self.nodes[start:]]
+            self.symbolic.follow(new)
+            for value in self._fresh & new.keys():
                 if value in self.symbolic:
-                    self.symbolic.rename(value, renamed[value])
+                    self.symbolic.rename(value, new[value])
                 else:
-                    self.constants[renamed[value]] = self.constants.pop(value)
+                    self.constants[new[value]] = self.constants.pop(value)
             self._fresh.clear()
         for value in (value for node in self.nodes[start:] for value in node.outputs):
             protos.check_size(static(value.shape) or (), f"{place}: its result {readable(value.name)}")
@@ -442,7 +442,7 @@ class _Importer:
         finally:
             del self.nodes[start:]
 
-    def tried(self, unroll: Callable[[], list[Value]]) -> list[Value] | None:
+    def tried(self, unroll: Callable[[], list[Bound]]) -> list[Bound] | None:
         """See ``bodies.Visitor``."""
         start, before = len(self.nodes), self.symbolic.snapshot()
         try:

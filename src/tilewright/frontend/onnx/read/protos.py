@@ -341,6 +341,7 @@ _SCHEMA_TYPES = {
     onnx.AttributeProto.INTS: onnx.defs.OpSchema.AttrType.INTS,
     onnx.AttributeProto.FLOATS: onnx.defs.OpSchema.AttrType.FLOATS,
     onnx.AttributeProto.STRINGS: onnx.defs.OpSchema.AttrType.STRINGS,
+    onnx.AttributeProto.TYPE_PROTO: onnx.defs.OpSchema.AttrType.TYPE_PROTO,
 }
 
 
@@ -390,8 +391,6 @@ def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, pla
                 f"{place}: {node.op_type} of opset {opset} has no attribute {attribute.name} (there is: {there})"
             )
         kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
-        if attribute.type == onnx.AttributeProto.TYPE_PROTO:
-            raise UnsupportedModel(f"{place}: attribute {attribute.name} is not supported: it is of the kind {kind}")
         if _SCHEMA_TYPES.get(attribute.type) != known.type:
             raise InvalidModel(f"{place}: attribute {attribute.name} can't be of the kind {kind}")
     given = {attribute.name for attribute in node.attribute}

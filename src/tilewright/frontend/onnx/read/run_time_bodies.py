@@ -49,13 +49,13 @@ class Encloser(Importer, Protocol):
 
 
 def branch_at_run_time(
-    importer: Encloser, condition: Value, then: Run, otherwise: Run, wanted: int, place: str
+    importer: Encloser, condition: Value, then: Run, otherwise: Run, place: str
 ) -> tuple[Value, ...]:
     """The results of one of two bodies."""
     if condition.dtype != boolean:
         raise InvalidModel(f"{place}: the condition is {condition!r}, not one bool")
     bodies = [
-        importer.enclosed(lambda run=run, name=name: run((), name)[:wanted], (), name)
+        importer.enclosed(lambda run=run, name=name: run((), name), (), name)
         for run, name in ((then, f"{place} then_branch"), (otherwise, f"{place} else_branch"))
     ]
     first, second = bodies

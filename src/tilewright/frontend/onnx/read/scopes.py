@@ -8,8 +8,8 @@ import onnx
 
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.listed import Bound
 from tilewright.frontend.onnx.read.order import cycle_through, makers_of, topological_order
-from tilewright.graph import Value
 
 MAX_DEPTH = 64
 """Maximum nesting of functions and branches."""
@@ -31,7 +31,7 @@ class Scope:
     depth: int = 0
     is_own: bool = False
     """Whether this is the body of an ONNX function, which does not see the model's functions."""
-    values: dict[str, Value | None] = field(default_factory=dict[str, Value | None])
+    values: dict[str, Bound | None] = field(default_factory=dict[str, Bound | None])
     """The bindings; None: an omitted input of a function."""
 
     def inside(self, nodes: Sequence[onnx.NodeProto], place: str, *, is_branch: bool) -> "Scope":
@@ -40,13 +40,13 @@ class Scope:
             raise ResourceLimit(f"{place}: more than {MAX_DEPTH} functions and branches are inside each other")
         return Scope(nodes, self.opsets, f"{place}{_INSIDE}", self if is_branch else None, self.depth + 1, self.is_own)
 
-    def define(self, name: str, value: Value, place: str) -> None:
+    def define(self, name: str, value: Bound, place: str) -> None:
         """Bind ``name`` to ``value``. Raises ``InvalidModel`` if it is bound already."""
         if name in self.values:
             raise InvalidModel(f"{place} makes `{readable(name)}`, which exists already; rename one of them")
         self.values[name] = value
 
-    def find(self, name: str, place: str) -> Value | None:
+    def find(self, name: str, place: str) -> Bound | None:
         """The value of ``name``. Raises ``InvalidModel`` if it is unbound."""
         scope: Scope | None = self
         while scope is not None:

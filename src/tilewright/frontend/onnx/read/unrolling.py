@@ -12,16 +12,17 @@ import onnx
 
 from tilewright.base.errors import UnsupportedModel
 from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.listed import Bound, tensor
 from tilewright.frontend.onnx.read.order import all_nodes
 from tilewright.frontend.onnx.read.rules.rule import Request
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
-from tilewright.symbolic.expr import Const
+from tilewright.symbolic.expr import Const, Expr
 
 MOST_NODES = 1 << 14
 """Maximum nodes of all steps together."""
 
-Run = Callable[[Sequence[Value], str], list[Value]]
+Run = Callable[[Sequence[Bound], str], list[Bound]]
 """Imports the body for one step: its inputs, and the step's place; the results are the body's outputs."""
 
 
@@ -44,7 +45,8 @@ class ScanForm:
         """Raises ``InvalidModel``, and ``UnsupportedModel`` for opset 8."""
         if request.opset < 9:
             raise request.unsupported(
-                "Scan of opset 8, which has a batch, is not supported; export with opset 9 or later"
+                "Scan of opset 8 with rows or steps whose number is known at run time only is not supported; export "
+                "with opset 9 or later"
             )
         inputs = [request.input(position) for position in range(len(request.inputs))]
         scanned = request.integer("num_scan_inputs", 1)
@@ -70,23 +72,28 @@ class ScanForm:
         return self.request.apply("Gather", source, place, axis=axis)
 
 
-def scan(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
+def scan(request: Request, given: Sequence[Bound | None], body: onnx.GraphProto, run: Run) -> list[Bound]:
     """The results of a Scan: the last states, then for each scan output the elements of all steps, stacked.
 
     Raises ``NotUnrolled`` if the number of steps is known at run time only, 0, or too large.
     """
-    form = ScanForm.of(request, body)
-    extent = form.sources[0].shape[form.axes[0]]
-    if not isinstance(extent, Const):
-        raise NotUnrolled(f"{request.place}: there are {extent} steps")
-    steps, states = int(extent.value), form.states
+    del given
+    if request.opset < 9:
+        return _scan_of_each(request, body, run)
+    return [*_scanned(ScanForm.of(request, body), body, run)]
+
+
+def _scanned(form: ScanForm, body: onnx.GraphProto, run: Run) -> list[Value]:
+    request, states = form.request, form.states
+    steps = _known_steps(request, form.sources[0].shape[form.axes[0]])
     _check_steps(request, body, steps)
     stacks: list[list[Value]] = [[] for _ in range(len(body.output) - len(states))]
     for step in range(steps):
         places = [steps - 1 - step if backwards else step for backwards in form.is_reversed]
         given = [request.constant(np.array(place, np.int64)) for place in places]
         parts = [form.part(*one) for one in zip(form.sources, form.axes, given, strict=True)]
-        results = run([*states, *parts], f"{request.place} step {step}")
+        made = run([*states, *parts], f"{request.place} step {step}")
+        results = [tensor(result, request.place) for result in made]
         states = results[: len(states)]
         for stack, result in zip(stacks, results[len(states) :], strict=True):
             stack.append(result)
@@ -95,12 +102,39 @@ def scan(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
     return [*states, *(_stacked(request, stack[::-1] if back else stack, axis) for stack, axis, back in stacked)]
 
 
-def loop(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
+def _known_steps(request: Request, extent: Expr) -> int:
+    if not isinstance(extent, Const):
+        raise NotUnrolled(f"{request.place}: there are {extent} steps")
+    return int(extent.value)
+
+
+def _scan_of_each(request: Request, body: onnx.GraphProto, run: Run) -> list[Bound]:
+    """A Scan of opset 8: the first input is the length of each row, and the others have a dimension of rows."""
+    if request.optional(0) is not None:
+        raise request.unsupported("lengths of rows of their own (sequence_lens) are not supported; export with opset 9")
+    given = [request.input(position) for position in range(1, len(request.inputs))]
+    scanned = request.integer("num_scan_inputs", 1)
+    if not 0 < scanned <= len(given) or not all(value.shape for value in given):
+        raise request.invalid(f"{len(given)} inputs, of which {scanned} are scanned, do not have rows")
+    rows = _known_steps(request, given[0].shape[0])
+    _check_steps(request, body, rows)
+    is_reversed = _flags(request, "directions", scanned)
+    results: list[list[Value]] = []
+    for row in range(rows):
+        place = request.constant(np.array(row, np.int64))
+        own = [request.apply("Gather", value, place, axis=0) for value in given]
+        form = ScanForm(request, own[:-scanned], own[-scanned:], [0] * scanned, is_reversed)
+        results.append(_scanned(form, body, run))
+    return [_stacked(request, each, 0) for each in zip(*results, strict=True)]
+
+
+def loop(request: Request, given: Sequence[Bound | None], body: onnx.GraphProto, run: Run) -> list[Bound]:
     """The results of a Loop whose steps and condition are constants: the last states, then the stacked scan outputs.
 
-    Raises ``NotUnrolled`` if the number of steps is known at run time only, too large, or 0 with scan outputs.
+    States may be sequences. Raises ``NotUnrolled`` if the number of steps is known at run time only, too large, or 0
+    with scan outputs.
     """
-    states = [request.input(position) for position in range(2, len(request.inputs))]
+    states: list[Bound] = [request.input(at) if each is None else each for at, each in enumerate(given) if at > 1]
     if len(body.input) != len(states) + 2 or len(body.output) < len(states) + 1:
         raise request.invalid(
             f"{len(states)} states do not fit a body with {len(body.input)} inputs and {len(body.output)} outputs"
@@ -118,15 +152,17 @@ def loop(request: Request, body: onnx.GraphProto, run: Run) -> list[Value]:
         condition, *results = run([counted, holds, *states], f"{request.place} step {step}")
         states = results[: len(states)]
         for stack, result in zip(stacks, results[len(states) :], strict=True):
-            stack.append(result)
-        goes_on = _is_true(request, condition)
+            stack.append(tensor(result, request.place))
+        goes_on = _is_true(request, tensor(condition, request.place))
         step += 1
     if stacks and not step:
         raise NotUnrolled(f"{request.place}: there are no steps")
     return [*states, *(_stacked(request, stack, 0) for stack in stacks)]
 
 
-UNROLLED: Mapping[str, Callable[[Request, onnx.GraphProto, Run], list[Value]]] = {"Loop": loop, "Scan": scan}
+Unroll = Callable[[Request, Sequence[Bound | None], onnx.GraphProto, Run], list[Bound]]
+"""From a node, its inputs, its body, and what imports this to the results."""
+UNROLLED: Mapping[str, Unroll] = {"Loop": loop, "Scan": scan}
 """By operator."""
 
 

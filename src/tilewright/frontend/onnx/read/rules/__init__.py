@@ -11,6 +11,7 @@ put a line into the table of its family here.
 from collections.abc import Mapping
 
 from tilewright.frontend.onnx.read.rules import (
+    classical,
     contraction,
     convolution,
     dropout,
@@ -19,6 +20,7 @@ from tilewright.frontend.onnx.read.rules import (
     generation,
     indexing,
     movement,
+    ngrams,
     normalization,
     pooling,
     quantization,
@@ -28,13 +30,24 @@ from tilewright.frontend.onnx.read.rules import (
     selection,
     signal,
     sorting,
+    training,
     variadic,
 )
 from tilewright.frontend.onnx.read.rules.indexing import CHECKED_INPUTS
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction
+from tilewright.frontend.onnx.read.rules.sequences import sequence_rule
 from tilewright.frontend.onnx.read.rules.signal import BY_BODY_OF_DATA
 
-__all__ = ["BY_BODY_OF_DATA", "CHECKED_INPUTS", "RULES", "Request", "Rule", "RuleFunction"]
+__all__ = [
+    "BY_BODY_OF_DATA",
+    "CHECKED_INPUTS",
+    "OF_OTHER_DOMAINS",
+    "RULES",
+    "Request",
+    "Rule",
+    "RuleFunction",
+    "sequence_rule",
+]
 
 RULES: Mapping[str, RuleFunction] = {
     **contraction.RULES,
@@ -45,6 +58,7 @@ RULES: Mapping[str, RuleFunction] = {
     **generation.RULES,
     **indexing.RULES,
     **movement.RULES,
+    **ngrams.RULES,
     **normalization.RULES,
     **pooling.RULES,
     **quantization.RULES,
@@ -56,3 +70,10 @@ RULES: Mapping[str, RuleFunction] = {
     **sorting.RULES,
     **variadic.RULES,
 }
+
+OF_OTHER_DOMAINS: Mapping[tuple[str, str], RuleFunction] = {
+    (domain, name): rule
+    for domain, rules in ((classical.DOMAIN, classical.RULES), (training.DOMAIN, training.RULES))
+    for name, rule in rules.items()
+}
+"""By domain and name: operators that ONNX defines beside its main domain."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
+from tilewright.ops.hosted import VIEW
 
 _PLAIN = """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos Cosh Div Equal Erf
@@ -43,6 +44,21 @@ def _cast_like(request: Request) -> Sequence[Value]:
     return [request.apply("Cast", request.input(0), to=request.input(1).dtype)]
 
 
+def _bit_cast(request: Request) -> Sequence[Value]:
+    """Integers wrap around, which keeps their bits. Between floats and integers, bytes are read anew between parts."""
+    data, to = request.input(0), request.dtype("to")
+    if to is None or to.itemsize != data.dtype.itemsize:
+        raise request.invalid(f"{data!r} can't be {to}: both must have elements of the same size")
+    if request.importer.has_four_bits(data):
+        raise request.unsupported(f"{data!r} holds numbers of 4 bits, which have no other type; use a Cast")
+    if data.dtype == to or not (data.dtype.is_float or to.is_float):
+        return [request.apply("Cast", data, to=to)]
+    known = request.importer.known(data)
+    if known is not None:
+        return [request.constant(known.view(to.numpy))]
+    return [request.apply("Identity", request.apply(VIEW, data, to=to))]
+
+
 def _swiglu(request: Request) -> Sequence[Value]:
     gate, linear = request.input(0), request.input(1)
     if gate.shape != linear.shape:
@@ -53,6 +69,7 @@ def _swiglu(request: Request) -> Sequence[Value]:
 RULES: Mapping[str, RuleFunction] = {
     **{name: Rule(name) for name in _PLAIN.split()},
     **{name: Rule(name, same("alpha")) for name in _WITH_ALPHA.split()},
+    "BitCast": _bit_cast,
     "BitShift": Rule("BitShift", same("direction")),
     "Cast": Rule("Cast", same("to"), ignored=frozenset({"saturate", "round_mode"})),
     "CastLike": _cast_like,

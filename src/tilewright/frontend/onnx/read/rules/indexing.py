@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tilewright.base.dtypes import i64
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
@@ -68,11 +69,20 @@ def _scatter_nd(request: Request) -> Sequence[Value]:
 
 
 def _one_hot(request: Request) -> Sequence[Value]:
-    depth = request.array(1)
-    if depth is None or depth.size != 1 or not 1 <= float(depth.item()) < float("inf"):
-        raise request.invalid(f"the depth must be one number that is at least 1, not {depth}")
     axis = request.integer("axis", -1)
-    return [request.apply("OneHot", request.input(0), request.input(2), depth=int(depth.item()), axis=axis)]
+    return [request.apply("OneHot", request.input(0), request.input(2), depth=_depth(request), axis=axis)]
+
+
+def _depth(request: Request) -> int | Expr:
+    """The number of classes; what is data becomes an extent."""
+    given = request.input(1)
+    depth = request.importer.known(given)
+    if depth is None:
+        (size,) = request.sizes_of(request.apply("Cast", request.apply("Reshape", given, shape=(1,)), to=i64))
+        return size
+    if depth.size != 1 or not 1 <= float(depth.item()) < float("inf"):
+        raise request.invalid(f"the depth must be one number that is at least 1, not {depth}")
+    return int(depth.item())
 
 
 def _with_checked_labels(request: Request) -> tuple[Value | None, ...]:

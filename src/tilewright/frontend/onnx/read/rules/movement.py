@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.base.dtypes import i64
 from tilewright.frontend.onnx.read.rules.aligning import declared, in_parts
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
-from tilewright.frontend.onnx.read.rules.run_time_shapes import expanded, is_data, reshaped, sliced
+from tilewright.frontend.onnx.read.rules.run_time_shapes import expanded, is_data, numbers, reshaped, sliced
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count, same_extent, show, simplified
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, as_expr, maximum, minimum
@@ -107,7 +107,7 @@ def _split(request: Request) -> Sequence[Value]:
     """Into parts of the given lengths, or of equal ones; the last may be shorter. Lengths may be run-time extents."""
     data, rank = request.input(0), len(request.input(0).shape)
     (axis,) = _axes_of(request, [request.integer("axis", 0)], rank)
-    lengths = request.ints("split") or request.extents(1)
+    lengths = request.ints("split") or numbers(request, 1)
     if lengths is None:
         lengths = _equal_parts(request, data.shape[axis])
     for length in lengths:
@@ -160,7 +160,7 @@ def _plain(extent: Expr) -> int | Expr:
 def _pad(request: Request) -> Sequence[Value]:
     """Before opset 11 pads and value are attributes."""
     data, rank = request.input(0), len(request.input(0).shape)
-    pads = request.ints("pads") if request.opset < 11 else request.extents(1)
+    pads = request.ints("pads") if request.opset < 11 else numbers(request, 1)
     value = request.optional(2)
     if "value" in request.attributes:
         value = request.constant(np.array(request.number("value", 0.0), data.dtype.numpy))

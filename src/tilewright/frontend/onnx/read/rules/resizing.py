@@ -12,6 +12,7 @@ from tilewright.base.errors import ResourceLimit
 from tilewright.frontend.onnx.read import protos
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
 from tilewright.frontend.onnx.read.rules.run_time_resizing import MAX_EXTENT, Change, resampled, scaled
+from tilewright.frontend.onnx.read.rules.run_time_shapes import numbers
 from tilewright.graph import Value
 from tilewright.ops.interpolation import Coordinates, Filter, Line, Mode, Rounding, Table, table
 from tilewright.ops.shapes import normalize_axes, same_extent, static
@@ -178,7 +179,7 @@ def _parameters(request: Request, count: int) -> tuple[list[float], list[int | E
         return _checked_scales(request, list(request.numbers("scales")), count), None, [(0.0, 1.0)] * count
     if request.opset < 11:
         return _checked_scales(request, _floats(request, 1), count), None, [(0.0, 1.0)] * count
-    scales, sizes, roi = _floats(request, 2), request.extents(3), _floats(request, 1)
+    scales, sizes, roi = _floats(request, 2), numbers(request, 3), _floats(request, 1)
     crops = [(0.0, 1.0)] * count
     if roi and request.text("coordinate_transformation_mode", "") == Coordinates.TF_CROP_AND_RESIZE.value:
         if len(roi) != 2 * count or not np.isfinite(roi).all():

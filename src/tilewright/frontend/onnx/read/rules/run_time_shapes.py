@@ -1,5 +1,5 @@
-"""Reshape, Expand, Slice and Range by numbers that are data: native code finds the sizes of the result, which are then
-read as extents.
+"""Reshape, Expand, Slice, Range and others by numbers that are data: native code finds the sizes of the result, which
+are then read as extents.
 """
 
 from collections.abc import Sequence
@@ -10,13 +10,18 @@ from tilewright.base.dtypes import i64
 from tilewright.frontend.onnx.read.rules.rule import Request
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count, static
-from tilewright.symbolic.expr import ONE, as_expr
+from tilewright.symbolic.expr import ONE, Expr, as_expr
 
 
 def is_data(request: Request, position: int) -> bool:
     """Whether an input, if there is one, holds integers that neither are constants nor depend on shapes only."""
     value = request.optional(position)
     return value is not None and value.dtype.is_int and request.importer.elements(value) is None
+
+
+def numbers(request: Request, position: int) -> tuple[int | Expr, ...] | None:
+    """The elements of an optional input. Those that are data become extents, which are not negative."""
+    return request.sizes(position) if is_data(request, position) else request.extents(position)
 
 
 def reshaped(request: Request) -> Value:

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from tilewright.base.dtypes import f32, i32, i64
 from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
 from tilewright.ops.shapes import static
+from tilewright.symbolic.expr import Expr
 
 
 def _one_hot(writing: Writing) -> None:
     # A depth may have any type: ONNX Runtime has kernels for a float with these values, for an integer with others.
     dtype = f32 if writing.value(1).dtype in (f32, i32) else i64
-    depth = writing.scalar(writing.integer("depth"), dtype)
-    writing.result("OneHot", [writing.input(0), depth, writing.input(1)], axis=writing.integer("axis"))
+    depth = writing.extent("depth")
+    given = writing.vector([depth]) if isinstance(depth, Expr) else writing.scalar(depth, dtype)
+    writing.result("OneHot", [writing.input(0), given, writing.input(1)], axis=writing.integer("axis"))
 
 
 def _place_of_extreme(writing: Writing) -> None:
