@@ -92,7 +92,9 @@ def build() -> tuple[Path, Path, Path]:
         old.unlink()
     run([sys.executable, "-m", "build", "--outdir", str(DIST), str(ROOT)], ROOT)
     run([sys.executable, "-m", "build", "--wheel", "--outdir", str(DIST), str(RUNTIME)], ROOT)
-    (wheel,), (sdist,), (runtime,) = (DIST.glob(f"tilewright{end}") for end in ("-*.whl", "-*.tar.gz", "_runtime-*.whl"))
+    (wheel,), (sdist,), (runtime,) = (
+        DIST.glob(f"tilewright{end}") for end in ("-*.whl", "-*.tar.gz", "_runtime-*.whl")
+    )
     run([sys.executable, "-m", "twine", "check", str(wheel), str(sdist), str(runtime)], ROOT)
     return wheel, sdist, runtime
 
