@@ -1,4 +1,4 @@
-"""Planted graphs: each has work that need not be done, beside what a person makes of it: `python -m benchmarks.planted`.
+"""Graphs with work that need not be done, beside what a person makes of them: `python -m benchmarks.planted`.
 
 writer.py       a network as an ONNX model
 convolutions.py, products.py, cells.py, movements.py   the graphs, by what is redundant

@@ -40,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rules = [rule for file in (ALGEBRA, *FILES[given.rules]) for rule in load_rules(file)]
     search = replace(Search.at(Superopt.MAX), rules=rules, strategy=Strategy(given.strategy))
     options, gains_of = Options(Target.host(), given.threads), estimated if given.estimate else measured
-    print("| graph | shown by | rewrite | found | share | search, s | rules |\n|---|---|---|---|---|---|---|", flush=True)
+    print(
+        "| graph | shown by | rewrite | found | share | search, s | rules |\n|---|---|---|---|---|---|---|", flush=True
+    )
     enough = 0
     for name in given.names or names:
         one = names[name]()

@@ -68,4 +68,3 @@ def measured(one: Planted, options: Options, search: Search) -> Gains:
 def _told(steps: Sequence[Applied]) -> str:
     counts = Counter(step.rule.name for step in steps)
     return ", ".join(name if times == 1 else f"{name} {times}" for name, times in counts.items()) or "none"
-

@@ -338,7 +338,5 @@ _REWRITES: Mapping[str, Callable[[_Site], Term]] = {
     "PhaseConv": _conv,
     "Gemm": _gemm,
     **dict.fromkeys(REDUCTIONS, _reduction),
-    **dict.fromkeys(
-        ("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather", "Repeat"), _one_axis
-    ),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather", "Repeat"), _one_axis),
 }

@@ -1,7 +1,7 @@
 """Prices kernels for comparisons of whole graphs: cycles on all cores of a target.
 
-A contraction takes the analytic model's estimate of its register tiles (``cost.kernels``). Other kernels are passes over
-memory, which the cores share. Two kinds cost what their naive programs do not show: a transform of small tiles
+A contraction takes the analytic model's estimate of its register tiles (``cost.kernels``). Other kernels are passes
+over memory, which the cores share. Two kinds cost what their naive programs do not show: a transform of small tiles
 (Winograd's) is unrolled in registers, where its choices are made while compiling, and functions such as ``exp`` take
 many instructions wherever they are computed.
 """

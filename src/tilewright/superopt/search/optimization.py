@@ -69,8 +69,8 @@ class Search:
         return Search(built_in_rules(), EFFORTS[level], memory=memory)
 
     def optimize(self, graph: Graph, costs: CostProvider) -> list[Optimized]:
-        """Equivalent graphs: those that cost less than ``graph``, the cheapest first; then those of which only the nodes
-        cost less, in that order; ``graph`` itself is the last.
+        """Equivalent graphs: those that cost less than ``graph``, the cheapest first; then those of which only the
+        nodes cost less, the cheapest first; ``graph`` itself is the last.
 
         Computations on weights stay nodes, which the compiler folds later. Saturation needs the extra ``superopt``;
         raises ``BadInput`` if it is missing.
