@@ -68,7 +68,7 @@ def searched(graph: Graph, search: Search, target: Target) -> tuple[float, float
     """The relative cost of what is found, and the CPU seconds that it took."""
     begin = time.process_time()
     costs = KernelCosts.of(graph, target, Math.DEFAULT, interface.bounds_of(graph, {}))
-    best = search.optimize(graph, costs)[0]
+    best = min(search.optimize(graph, costs), key=lambda one: one.cost_after)
     seconds = time.process_time() - begin
     return best.cost_after / best.cost_before if best.steps else 1.0, seconds
 

@@ -23,7 +23,8 @@ from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
 from tilewright.superopt.search.optimization import Search
-from tilewright.superoptimizer import CLEARLY, clearly_fastest, optimize_for, superoptimize
+from tilewright.superopt.search.result import Optimized
+from tilewright.superoptimizer import CLEARLY, clearly_fastest, finalists, optimize_for, superoptimize
 from tilewright.target.target import Target
 
 SIZE = 512
@@ -163,3 +164,12 @@ def test_what_was_fast_once_is_measured_again(again: float, expected: tuple[str,
 def test_nothing_is_clearly_fastest_where_nothing_is_clearly_faster() -> None:
     assert clearly_fastest(["one", "other"], lambda rivals: [CLEARLY + 1e-9, 1.0][: len(rivals)]) is None
     assert clearly_fastest([], lambda rivals: [0.1 for _ in rivals]) is None
+
+
+def test_what_one_estimate_denies_is_measured_all_the_same() -> None:
+    graph = prepare(importer.load(cell()))
+    paying = [Optimized(graph, graph, (), 10.0, cost) for cost in (1.0, 2.0, 3.0, 4.0)]
+    denied = [Optimized(graph, graph, (), 10.0, cost) for cost in (12.0, 11.0)]
+    assert finalists([*paying, *denied]) == [*paying[:2], denied[0]]
+    assert finalists(paying) == paying[:3]
+    assert finalists(denied) == denied[:1]

@@ -140,9 +140,10 @@ def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
 
 
 def costs_of(graph: Graph, options: Options) -> KernelCosts:
-    """The costs for a search in the prepared ``graph``."""
-    bounds = interface.bounds_of(graph, options.bounds)
-    return KernelCosts.of(graph, options.target, options.math, bounds, options.alternatives)
+    """The costs for a search in the prepared ``graph``, on as many cores as the model will use."""
+    bounds, cores = interface.bounds_of(graph, options.bounds), options.target.cores
+    target = replace(options.target, cores=min(cores, options.threads or cores))
+    return KernelCosts.of(graph, target, options.math, bounds, options.alternatives)
 
 
 def folded(graph: Graph) -> Graph:
@@ -180,7 +181,7 @@ class _Compiling:
         for one in found:
             if known == fingerprint(one.after):
                 return one, None
-        chosen, relative = self._fastest(found[-1], found[:-1][:FINALISTS])
+        chosen, relative = self._fastest(found[-1], finalists(found[:-1]))
         if cache is not None and key is not None:
             cache.put(key, fingerprint(chosen.after))
         return chosen, relative
@@ -242,6 +243,14 @@ class _Compiling:
         exact = self if is_exact else _Compiling(replace(self.options, precision=Precision.FP32), self.services)
         known = {id(each.after): exact._compiled(each) for each in (Optimized.unchanged(one.before), one)}
         return validate(one.before, one.after, lambda graph, feeds: known[id(graph)].executable.run(feeds), math=math)
+
+
+def finalists(found: Sequence[Optimized]) -> list[Optimized]:
+    """The ``FINALISTS`` to be measured, of graphs in the order of ``Search.optimize``: if the costs of nodes promise a
+    gain that those of whole graphs deny, the best such graph is one of them, as either estimate may be wrong."""
+    paying = [one for one in found if one.cost_after < one.cost_before]
+    denied = found[len(paying) :][:1]
+    return [*paying[: FINALISTS - len(denied)], *denied]
 
 
 def clearly_fastest(rivals: Sequence[T], measured: Callable[[Sequence[T]], Sequence[float]]) -> tuple[T, float] | None:

@@ -31,11 +31,15 @@ def kernel_cycles(naive: Program, target: Target, cold_bytes: int = 0) -> float:
     """
     machine = target.machine
     streaming = machine.cold_start + cold_bytes / machine.far_bytes if cold_bytes else 0.0
-    tiles = _tile_cycles(naive, target)
+    tiles = tile_cycles(naive, target)
     if tiles is not None:
         return machine.kernel_start + max(tiles, streaming)
-    work = count(naive, {dim.var.name: dim.bound or GUESSED_EXTENT for dim in naive.dims}) or _most_work(naive)
-    return machine.kernel_start + max(pass_cycles(work, target), streaming)
+    return machine.kernel_start + max(pass_cycles(work_of(naive), target), streaming)
+
+
+def work_of(naive: Program) -> Work:
+    """The work of ``naive`` at guessed or bounded run-time extents; an estimate if lengths of loops depend on data."""
+    return count(naive, {dim.var.name: dim.bound or GUESSED_EXTENT for dim in naive.dims}) or _most_work(naive)
 
 
 def _most_work(naive: Program) -> Work:
@@ -61,7 +65,7 @@ def sum_cycles(products: int, weights: int, target: Target) -> float:
     return max(products / (target.lanes(_WORD) * target.fma_per_cycle), streaming)
 
 
-def _tile_cycles(naive: Program, target: Target) -> float | None:
+def tile_cycles(naive: Program, target: Target) -> float | None:
     """Cycles of the register tiles of ``naive``; None if it has none."""
     if not any(map(is_reduction, all_blocks(naive.body))):
         return None

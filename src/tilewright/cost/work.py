@@ -10,17 +10,21 @@ from math import prod
 from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
 from tilewright.symbolic.expr import Binary, Const, Expr, Extent, Read, Select, Unary, Var, const
-from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import substitute
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Multiply-adds, all other operations, and bytes of arguments that are read or written at least once."""
+    """Multiply-adds, all other operations, and bytes of arguments that are read or written at least once.
+
+    ``functions``: those of the other operations that take many instructions (``exp``).
+    """
 
     multiply_adds: int
     others: int
     bytes: int
+    functions: int = 0
 
     @property
     def operations(self) -> int:
@@ -41,7 +45,7 @@ def count(program: Program, dims: Mapping[str, int]) -> Work | None:
         touched = sum(counter.bytes_of(buffer) for buffer in program.params)
     except _DependsOnDataError:
         return None
-    return Work(counter.multiply_adds, counter.others, touched)
+    return Work(counter.multiply_adds, counter.others, touched, counter.functions)
 
 
 class _DependsOnDataError(Exception):
@@ -54,6 +58,7 @@ class _Counter:
     def __init__(self, dims: Mapping[Var, Expr]) -> None:
         self.multiply_adds = 0
         self.others = 0
+        self.functions = 0
         self._dims = dims
         self._accesses: dict[str, int] = {}
 
@@ -99,6 +104,7 @@ class _Counter:
             parts = tuple(factor for part in parts for factor in _factors(part))
         elif isinstance(expr, Binary | Unary | Select):
             self.others += times
+            self.functions += times * _is_function(expr)
         for part in parts:
             self._value(part, times)
 
@@ -107,6 +113,29 @@ class _Counter:
         if not isinstance(known, Const):
             raise _DependsOnDataError
         return int(known.value)
+
+
+_PLAIN = frozenset(
+    {
+        UnaryOp.NEG,
+        UnaryOp.NOT,
+        UnaryOp.ABS,
+        UnaryOp.FLOOR,
+        UnaryOp.CEIL,
+        UnaryOp.ROUND,
+        UnaryOp.TRUNC,
+        UnaryOp.FLUSH,
+        UnaryOp.ISNAN,
+        UnaryOp.ISINF,
+    }
+)
+"""Unary operations of one or two instructions."""
+
+
+def _is_function(expr: Expr) -> bool:
+    if isinstance(expr, Unary):
+        return expr.op not in _PLAIN
+    return isinstance(expr, Binary) and expr.op is BinaryOp.POW
 
 
 def _is_multiply_add(expr: Expr) -> bool:

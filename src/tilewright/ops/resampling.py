@@ -17,7 +17,9 @@ UNROLLED = 4
 
 @operator("Repeat", FusionKind.VIEW, Trait.MOVES)
 def repeat(x: Tensor, *, axis: int, times: int) -> Tensor:
-    """Each element along ``axis`` repeated ``times`` times."""
+    """Each element along ``axis`` repeated ``times`` times, at least once."""
+    if times < 1:
+        raise BadProgram(f"Repeat: times={times} must be at least 1")
     at = normalize_axis(axis, x.ndim)
     shape = (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :])
     return tensor(shape, lambda index: x[(*index[:at], index[at] // times, *index[at + 1 :])])

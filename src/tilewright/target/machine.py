@@ -27,6 +27,8 @@ class Machine:
     """Cycles of latency of a multiply-add (uops.info: 4 from Skylake, Zen 3 on.)"""
     operation_cycles: float = 2.0
     """Cycles per vector of operations other than multiply-adds: an average of fast ones and of functions."""
+    function_cycles: float = 16.0
+    """Cycles per vector of a function: a polynomial of ten to twenty instructions."""
     load_cycles: float = 0.05
     """Cost of a load even if its port is free: of two tiles that could both reach the peak, the one with fewer loads
     per multiply-add is closer to it."""

@@ -10,6 +10,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.ops import Attribute
 from tilewright.passes.rules import Apply, Number, Rule, Term, Variable
+from tilewright.passes.rules.binding import spliced
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import Expr, const
 from tilewright.symbolic.simplify import prove
@@ -100,7 +101,7 @@ class _Instance:
 
     def _attribute(self, value: Attribute) -> Attribute:
         if isinstance(value, tuple):
-            return tuple(self._attribute(part) for part in value)  # type: ignore[return-value]
+            return tuple(self._attribute(part) for part in spliced(value, self.leading))  # type: ignore[return-value]
         return int(str(substitute(value, self.symbols))) if isinstance(value, Expr) else value
 
     def _rest(self, op: str, operands: list[Value]) -> Mapping[str, Attribute]:
@@ -114,6 +115,8 @@ class _Instance:
             case "AveragePool":
                 kernel = tuple(self.random.integers(1, 3, rank).tolist())
                 return {"kernel_shape": kernel, "strides": (2,) * rank, "pads": (1,) * (2 * rank)}
+            case "MaxPool":
+                return {"kernel_shape": tuple(self.random.integers(1, 3, rank).tolist()), "strides": (2,) * rank}
             case "PhaseConv":
                 filters = [int(str(extent)) for extent in operands[1].shape]
                 strides, taps = filters[1 : rank + 1], filters[rank + 2 :]

@@ -318,7 +318,7 @@ def _scaled(site: _Site, term: Term, name: str) -> Term:
     return site.make("Mul", term, number)
 
 
-def _softmax(site: _Site) -> Term:
+def _one_axis(site: _Site) -> Term:
     axis = site.attributes["axis"]
     if not isinstance(axis, int):
         raise BadProgram(f"{site.op}: axis={axis} must be a literal here")
@@ -338,5 +338,5 @@ _REWRITES: Mapping[str, Callable[[_Site], Term]] = {
     "PhaseConv": _conv,
     "Gemm": _gemm,
     **dict.fromkeys(REDUCTIONS, _reduction),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather"), _softmax),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather", "Repeat"), _one_axis),
 }

@@ -238,6 +238,11 @@ def _tile(typing: Typing) -> Shape:
     return Shape(tuple(x * times for x, times in zip(typing.first.dims, typing.integers("repeats"), strict=True)))
 
 
+def _repeat(typing: Typing) -> Shape:
+    axis = typing.literal("axis")
+    return typing.first.replaced(axis, typing.first.extent(axis) * typing.integer("times"))
+
+
 def _reduction(typing: Typing) -> Shape:
     axes = {int(str(axis)) for axis in typing.integers("axes")}
     keep = bool(typing.term.attribute("keepdims"))
@@ -278,6 +283,7 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     "Pad": _pad,
     "Gather": _gather,
     "Tile": _tile,
+    "Repeat": _repeat,
 }
 
 _BY_TRAIT: Mapping[Trait, Callable[[Typing], Shape]] = {

@@ -2,7 +2,7 @@
 
 A graph gets layouts, is fused and lowered as in a compilation; lowered kernels are cached for all graphs. A single node
 costs as much as a kernel, except for elementwise operators: they are fused into the kernel of their first operand, and
-cost only the reads of their other operands.
+cost only their arithmetic and the reads of their other operands.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,8 +16,10 @@ from tilewright.base.exact import Exact
 from tilewright.base.identity import ByIdentity
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
-from tilewright.cost.kernels import kernel_cycles
+from tilewright.cost.kernels import work_of
 from tilewright.graph import Array, Graph, Node, Value
+from tilewright.graph.ir import as_placeholder
+from tilewright.loops.lower import lower
 from tilewright.ops import FusionKind, Trait
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, candidates, expand, facts_of
@@ -29,6 +31,7 @@ from tilewright.passes.lower import Kernel, Lowered, Lowering
 from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
 from tilewright.passes.rules import index_of
 from tilewright.superopt.costs.memory import size_of
+from tilewright.superopt.costs.pricing import arithmetic_cycles, price
 from tilewright.target.target import Target
 
 
@@ -86,7 +89,7 @@ class KernelCosts:
     def _of_kernel(self, kernel: Kernel, weights: Collection[str]) -> float:
         if kernel.text not in self._kernels:
             cold = sum(size_of(value) for value in kernel.arguments if value.name in weights) if self.is_cold else 0
-            self._kernels[kernel.text] = kernel_cycles(kernel.program, self.target, cold)
+            self._kernels[kernel.text] = price(kernel.program, self.target, cold)
         return self._kernels[kernel.text]
 
     def _of_node(self, node: Node, weights: Collection[str]) -> float:
@@ -98,8 +101,19 @@ class KernelCosts:
         if node.op.has(Trait.RELOCATES):  # a pass over memory, where it can't join its readers
             return self.target.machine.kernel_start + self._passing(node.outputs, 2)
         if node.op.kind is FusionKind.INJECTIVE:
-            return self._passing([v for v in node.inputs if v is not None and v.name not in weights][1:], 1)
+            others = [v for v in node.inputs if v is not None and v.name not in weights][1:]
+            return self._passing(others, 1) + self._arithmetic(node)
         return self._alone(node, weights)
+
+    def _arithmetic(self, node: Node) -> float:
+        """The cycles of the operations of an elementwise ``node``."""
+        if node.op.has(Trait.MOVES):
+            return 0.0
+        given = list(dict.fromkeys(value for value in node.inputs if value is not None))
+        inputs = {value: as_placeholder(value) for value in given}
+        results = node.op.apply([None if v is None else inputs[v] for v in node.inputs], dict(node.attributes))
+        program = lower(results, inputs=list(inputs.values()), trusted=True)
+        return arithmetic_cycles(work_of(program), self.target)
 
     def _fastest(self, node: Node, weights: Collection[str]) -> float:
         """The cycles of the alternative with the lowest estimate; 0 if there is no estimate."""

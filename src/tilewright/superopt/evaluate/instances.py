@@ -197,14 +197,21 @@ def _equal_or_none(rule: Rule, real: Evaluator) -> bool | None:
 
 
 def _is_typed(rule: Rule) -> bool:
-    """Whether all bounds and pads are at least 0, as rules require."""
+    """Whether all bounds and pads are at least 0, and all extents at least 1, as rules require."""
     return all(
-        min((i for i in value if isinstance(i, int)), default=0) >= 0
+        min((i for i in value if isinstance(i, int)), default=least) >= least
         for part in subterms((*rule.sources, *rule.targets))
         if isinstance(part, Apply)
         for name, value in part.attributes
-        if name in ("pads", "before", "after", "starts", "ends") and isinstance(value, tuple)
+        if isinstance(value, tuple) and (least := _least(part, name)) is not None
     )
+
+
+def _least(term: Apply, attribute: str) -> int | None:
+    """The minimum of the integers in an attribute of ``term``; None if there is none."""
+    if attribute == "shape" and term.op.name == "Expand":
+        return 1
+    return 0 if attribute in ("pads", "before", "after", "starts", "ends") else None
 
 
 def _equal(rule: Rule, evaluator: Evaluator) -> bool:

@@ -14,6 +14,7 @@ from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.preconditions import find_needs
 from tilewright.superopt.prove.proofs import find_proof
+from tilewright.superopt.prove.witness import tried
 
 
 def with_proofs(text: str, shapes: int) -> str:
@@ -59,16 +60,16 @@ def _proofs(blocks: Sequence[Block], shapes: int) -> Iterator[Proof | None]:
 def _of_block(block: Block, shapes: int, guesses: Sequence[frozenset[str]]) -> Proof | None:
     """The proof of a block: the axioms that any of its rules needs."""
     needed: set[str] = set()
-    tried: list[int] = []
+    shapes_tried: list[int] = []
     for rule in block.rules:
         rank = _rank(block, rule)
         names = _found(rule, [axioms().keys() & {_at(name, rank) for name in names} for names in (needed, *guesses)])
-        trial = try_rule(rule, shapes=shapes)
+        trial = tried(rule, shapes)
         if names is None or not trial.holds:
             return None
         needed |= {_general(name, block.ranks, rank) for name in names}
-        tried.append(trial.shapes)
-    return Proof(Evidence.PROVED, tuple(sorted(needed)), min(tried))
+        shapes_tried.append(trial.shapes)
+    return Proof(Evidence.PROVED, tuple(sorted(needed)), min(shapes_tried))
 
 
 def _found(rule: Rule, guesses: Sequence[Collection[str]]) -> tuple[str, ...] | None:

@@ -4,7 +4,7 @@ A rule is accepted if its sides agree at all points of evaluation, and axioms pr
 Axioms are only evaluated. With ``Engine.Z3``, both provers must prove a rule.
 
 ``own``: axioms of a user (``own_axioms``), beside the built-in ones. A rule that differs over the finite field only
-because of functions that have no meaning there is evaluated in float64, and then proved.
+because of functions that have no meaning there (maxima of exponentials) is evaluated in float64, and then proved.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from tilewright.superopt.evaluate.instances import Instance, sampled, try_floats
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, replays
-from tilewright.superopt.prove.witness import Witness, differ_in_shape, unknown_functions, witness
+from tilewright.superopt.prove.witness import Witness, differ_in_shape, tried, unknown_functions, witness
 from tilewright.superopt.prove.z3_prover import agrees
 
 
@@ -104,14 +104,16 @@ def verify_rule(rule: Rule, engine: Engine = Engine.EGGLOG, *, shapes: int = 8, 
     doubtful: Finding | None = None
     if trial.counterexample is not None:
         doubtful = _differing(rule, trial.counterexample, shapes)
-        if doubtful.verdict is Verdict.FALSE or not own or not doubtful.unknown:
+        if doubtful.verdict is Verdict.FALSE or not doubtful.unknown:
             return doubtful
     elif not trial.shapes:
         return Finding(rule, Verdict.UNPROVED, "at no shape that was tried are both sides well-typed")
     opinions = tuple(_opinions(rule, engine, own)) if engine is not Engine.FIELD and _needs_proof(rule, own) else ()
     reason = next((opinion.reason for opinion in opinions if opinion.reason), "")
-    if doubtful is not None and (reason or not opinions):
-        return doubtful
+    if doubtful is not None:
+        if reason or not (opinions or _is_axiom(rule, own)):
+            return doubtful
+        trial = tried(rule, shapes)
     return Finding(rule, Verdict.UNPROVED if reason else Verdict.HOLDS, reason, None, trial.shapes, opinions)
 
 
@@ -136,7 +138,11 @@ def _differing(rule: Rule, instance: Instance, shapes: int) -> Finding:
 def _needs_proof(rule: Rule, own: tuple[Rule, ...]) -> bool:
     """Whether a rule is neither an axiom nor marked as tested. A rule with only the name of an axiom needs a proof."""
     is_tested = rule.proof is not None and rule.proof.evidence is Evidence.TESTED
-    return not is_tested and axioms(own).get(rule.name) != rule
+    return not is_tested and not _is_axiom(rule, own)
+
+
+def _is_axiom(rule: Rule, own: tuple[Rule, ...]) -> bool:
+    return axioms(own).get(rule.name) == rule
 
 
 def _opinions(rule: Rule, engine: Engine, own: tuple[Rule, ...]) -> Iterator[Opinion]:

@@ -13,7 +13,7 @@ from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
 from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
-from tilewright.superopt.evaluate.instances import Instance, inputs, sides
+from tilewright.superopt.evaluate.instances import Instance, Trial, inputs, sampled, sides, try_floats, try_rule
 from tilewright.tensor.domains import Noting, Real
 
 _TOLERANCE = 1e-7
@@ -49,6 +49,15 @@ def witness(rule: Rule, instance: Instance) -> Witness | None:
     except (BadProgram, OutOfBounds, Unsupported):
         return None
     return None
+
+
+def tried(rule: Rule, shapes: int) -> Trial:
+    """Evaluate both sides as ``try_rule`` does, but in float64 if they differ over the field because of functions that
+    have no meaning there."""
+    trial = try_rule(rule, shapes=shapes)
+    if trial.counterexample is None or not unknown_functions(rule, trial.counterexample):
+        return trial
+    return try_floats(rule, sampled(rule, largest=4, seed=1, tries=100), shapes)
 
 
 def _worst(left: Array, right: Array) -> tuple[int, ...]:

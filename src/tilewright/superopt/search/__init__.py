@@ -3,7 +3,7 @@
 In: a graph, rules and a provider of costs. Out: equivalent graphs, with the applied rules. Another strategy is a
 module beside ``backtracking`` and ``saturation``, and a case in ``optimization``.
 
-    best = Search.at(Superopt.FAST).optimize(graph, costs)[0]
+    found = Search.at(Superopt.FAST).optimize(graph, costs)
 
     result, fingerprint                   results of a search; hashes of graphs that ignore names
         backtracking, partition               backtracking search; large graphs in pieces

@@ -69,7 +69,8 @@ class Search:
         return Search(built_in_rules(), EFFORTS[level], memory=memory)
 
     def optimize(self, graph: Graph, costs: CostProvider) -> list[Optimized]:
-        """Equivalent graphs that cost no more than ``graph``, the cheapest first; ``graph`` itself is the last.
+        """Equivalent graphs: those that cost less than ``graph``, the cheapest first; then those of which only the
+        nodes cost less, the cheapest first; ``graph`` itself is the last.
 
         Computations on weights stay nodes, which the compiler folds later. Saturation needs the extra ``superopt``;
         raises ``BadInput`` if it is missing.
@@ -89,8 +90,8 @@ class Search:
             return [Optimized.unchanged(graph)]
         before = costs.of_graph(graph)
         found = [Optimized(graph, one.graph, one.steps, before, costs.of_graph(one.graph)) for one in fitting]
-        paying = sorted((one for one in found if one.cost_after < before), key=lambda one: one.cost_after)
-        return [*paying, Optimized(graph, graph, (), before, before)]
+        ranked = sorted(zip(found, fitting, strict=True), key=lambda pair: _rank(*pair))
+        return [*(one for one, _ in ranked), Optimized(graph, graph, (), before, before)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,11 @@ class _Run:
         found = optimize_by_saturation(piece, rules, self.costs, self.search.effort.saturation)
         steps = (Applied(rule, (), tuple(made), before.cost, found.cost) for rule, made in found.made.items())
         return State(found.graph, found.cost, tuple(steps))
+
+
+def _rank(found: Optimized, state: State) -> tuple[bool, float]:
+    is_denied = found.cost_after >= found.cost_before
+    return is_denied, state.cost if is_denied else found.cost_after
 
 
 def _most_applied(state: State) -> list[Rule]:

@@ -1,0 +1,67 @@
+"""Planted graphs: each pair computes the same, and the search finds what a person does."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from benchmarks.planted.__main__ import ENOUGH, MAKERS, main
+from benchmarks.planted.measures import estimated
+from benchmarks.planted.writer import Maker, Planted
+from tests.closeness import assert_near
+from tests.frontend.models import run_onnxruntime
+from tilewright.base.superopt import Superopt
+from tilewright.compilation import Options
+from tilewright.superopt.search.optimization import Search
+from tilewright.target.target import Target
+
+OPTIONS = Options(Target.parse("x86_64,znver4,l1=32K,l2=1M,l3=32M,cores=2"), 1)
+QUICK = ("pool_after_points", "chain_of_products", "sigmoid_before_maximum", "linear_attention")
+
+
+def _name(maker: Maker) -> str:
+    return maker.__name__
+
+
+def _feeds(one: Planted) -> Mapping[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in one.given.graph.input}
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("maker", MAKERS, ids=_name)
+def test_a_rewrite_computes_the_same(maker: Maker) -> None:
+    one = maker()
+    feeds = dict(_feeds(one))
+    given, rewritten = (run_onnxruntime(model, feeds) for model in (one.given, one.rewritten))
+    assert len(given) == len(rewritten) > 0
+    for old, new in zip(given, rewritten, strict=True):
+        assert_near(new, old, 1e-5)
+
+
+def test_names_differ() -> None:
+    assert len({maker.__name__ for maker in MAKERS}) == len(MAKERS) == 21
+
+
+def _found(maker: Maker) -> None:
+    gains = estimated(maker(), OPTIONS, Search.at(Superopt.MAX))
+    assert gains.share >= ENOUGH, gains
+
+
+@pytest.mark.parametrize("maker", [maker for maker in MAKERS if maker.__name__ in QUICK], ids=_name)
+def test_what_is_planted_is_found(maker: Maker) -> None:
+    _found(maker)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("maker", MAKERS, ids=_name)
+def test_all_that_is_planted_is_found(maker: Maker) -> None:
+    _found(maker)
+
+
+def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--estimate", "pool-after-points"])
+    told = capsys.readouterr().out
+    assert "| global pool after 1x1 | STENSO |" in told
+    assert "mean-before-points-with-bias-2d" in told
+    assert "1 of 1 have at least 0.9 of it" in told
