@@ -72,7 +72,7 @@ def _answered(request: Mapping[str, object], end: socket.socket) -> dict[str, ob
             settings=settings_of(request["settings"]),
             listener=listen,
         )
-        if isinstance(model, StagedModel):
+        if isinstance(model, StagedModel) and request["staged"] is not True:
             raise Unsupported("a model in stages is made of several: compile it without isolate=")
         model.save(fields.text(request["output"]), signed=False)
     except TilewrightError as error:

@@ -87,6 +87,36 @@ class Asked:
     settings: Settings
 
 
+class Child:
+    """The process that compiles; another thread may stop it."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        """``command``: starts ``isolated``, with the arguments that are added to it."""
+        self.command = command
+        self._lock = threading.Lock()
+        self._process: int | None = None
+        self._stopped = False
+
+    def started(self, process: int) -> None:
+        """It runs, as the leader of a group."""
+        with self._lock:
+            self._process = process
+            if self._stopped:
+                kill_group(process)
+
+    def ended(self) -> None:
+        """It will be reaped: from now on its id may be that of another process."""
+        with self._lock:
+            self._process = None
+
+    def stop(self) -> None:
+        """Kill it, now or as soon as it is started."""
+        with self._lock:
+            self._stopped = True
+            if self._process is not None:
+                kill_group(self._process)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The result of a child. ``cached``: whether it came from the cache."""
@@ -112,8 +142,20 @@ def compile_elsewhere(asked: Asked, limits: Isolation, listener: Listener) -> An
         folder = Path(name)
         output = folder / "model.tw"
         request = _request(asked, folder, output, memory)
-        cached = _answer(request, memory, seconds, listener)
+        cached = _answer(Child(COMMAND), request, memory, seconds, listener)
         return Answer(artifact.read(output, None, trust=True), cached)
+
+
+def compile_file(asked: Asked, output: Path, limits: Isolation, listener: Listener, child: Child) -> None:
+    """Compile ``asked``, for any target and also in stages, to the artifact ``output``, which this process never reads.
+
+    The folder of ``output`` is the child's: it may write there. ``child``: the process.
+
+    Raises the errors of ``compile_elsewhere``.
+    """
+    memory, seconds = limits.memory_bytes, limits.seconds
+    request = {**_request(asked, output.parent, output, memory), "staged": True}
+    _answer(child, request, memory, seconds, listener)
 
 
 def _request(asked: Asked, folder: Path, output: Path, memory: int) -> dict[str, object]:
@@ -133,15 +175,17 @@ def _request(asked: Asked, folder: Path, output: Path, memory: int) -> dict[str,
         "settings": {name: value for name, value in plain.items() if name != "print_stages"},
         "output": str(output),
         "memory": memory,
+        "staged": False,
     }
 
 
-def _answer(request: Mapping[str, object], memory: int, seconds: float, listener: Listener) -> bool:
+def _answer(how: Child, request: Mapping[str, object], memory: int, seconds: float, listener: Listener) -> bool:
     """Whether the child's result came from the cache. Raises its error, or the error for its end without an answer."""
     try:
-        child = spawn(COMMAND, {"parent": os.getpid()})
+        child = spawn(how.command, {"parent": os.getpid()})
     except OSError as error:
         raise ResourceLimit(f"no process to compile in can be started: {reason(error)}") from error
+    how.started(child.process.pid)
     late = threading.Event()
     timer = threading.Timer(seconds, _stop, [child, late])
     timer.daemon = True
@@ -154,6 +198,7 @@ def _answer(request: Mapping[str, object], memory: int, seconds: float, listener
             _await_end(child)
     finally:
         timer.cancel()
+        how.ended()
         kill_group(child.process.pid)
         status = child.process.wait()
         child.socket.close()

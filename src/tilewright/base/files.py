@@ -71,7 +71,7 @@ def replacing(path: Path, *, mode: int = 0o666, durable: bool = True) -> Generat
             part.unlink(missing_ok=True)
         raise
     if durable:
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
@@ -150,7 +150,7 @@ def _take_permissions(path: Path, descriptor: int) -> None:
         os.fchmod(descriptor, stat.S_IMODE(old.st_mode) & 0o777)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Flush the folder: else a power failure could undo the rename."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -32,6 +32,7 @@ VERBS: Mapping[str, str] = {
     "sign": "sign an artifact; generate or show keys",
     "rules": "generate, prune or verify rewrite rules",
     "profile": "show the time of each kernel",
+    "service": "compile models for others, over HTTP",
 }
 
 PIPED = 160

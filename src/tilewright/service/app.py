@@ -1,0 +1,294 @@
+"""The API over HTTP. Its description is at ``/openapi.json``.
+
+    POST   /v1/jobs?target=...          a model as the body; 202 and the job
+    GET    /v1/jobs                     the newest jobs of the token
+    GET    /v1/jobs/{id}                a job          GET /v1/jobs/{id}/events    its changes, as server-sent events
+    DELETE /v1/jobs/{id}                cancel it
+    GET    /v1/artifacts/{sha256}       an artifact that a job of the token made
+    GET    /v1/limits   /v1/health      GET /    a page
+
+Errors are ``{"error": {"kind": ..., "text": ...}}``, with the kind and the text of the compiler's own errors.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tilewright import __version__
+from tilewright.base.errors import MOST_CHARACTERS, BadInput, ResourceLimit, TilewrightError
+from tilewright.base.names import bounded
+from tilewright.service import page
+from tilewright.service.confined import Confinement
+from tilewright.service.jobs import Job, Jobs, Submission
+from tilewright.service.limits import Limits, QuotaExceeded, StoreFull, TooLarge
+from tilewright.service.requests import Chosen, Given, chosen
+from tilewright.service.store import Kind, Store
+from tilewright.service.tokens import Owner, Tokens
+
+_STREAM_SECONDS: Final = 0.3
+_COMMENT_EVERY: Final = 50
+"""A stream in which nothing happens has a comment after so many looks, so that proxies keep it open."""
+_MOST_LISTED: Final = 200
+_USUAL: Final = Given()
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_STATUS: Final = ((QuotaExceeded, 429), (TooLarge, 413), (StoreFull, 507), (ResourceLimit, 400), (BadInput, 400))
+_BODY: Final = {
+    "required": True,
+    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What the API stands on. ``workers``: how many run; ``only_local``: it is bound to a loopback address."""
+
+    jobs: Jobs
+    store: Store
+    tokens: Tokens
+    limits: Limits
+    confinement: Confinement
+    workers: Callable[[], int] = lambda: 0
+    only_local: bool = True
+
+
+def make_app(service: Service) -> FastAPI:
+    """The application."""
+    title, summary = "Tilewright", "Compiles models to artifacts."
+    # The usual pages for people load scripts of another site.
+    app = FastAPI(title=title, version=__version__, summary=summary, docs_url=None, redoc_url=None)
+    app.add_middleware(Guard, service=service)
+    app.add_exception_handler(TilewrightError, _refusal)
+    app.add_exception_handler(HTTPException, _refusal)
+    app.add_exception_handler(RequestValidationError, _refusal)
+
+    def caller(request: Request) -> Owner:
+        owner = service.tokens.owner(_bearer(request))
+        if owner is None:
+            raise HTTPException(401, "give a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+        return owner
+
+    def viewer(request: Request) -> Owner:
+        """A browser asks for a token as the password; that serves to look only, as other sites could use it."""
+        owner = service.tokens.owner(_bearer(request) or _password(request))
+        if owner is None:
+            raise HTTPException(401, "give a token as the password", {"WWW-Authenticate": 'Basic realm="Tilewright"'})
+        return owner
+
+    _add_jobs(app, service, caller)
+    _add_events(app, service, caller)
+    _add_results(app, service, viewer)
+    return app
+
+
+Caller = Callable[[Request], Owner]
+
+
+def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
+    jobs, uploads = service.jobs, asyncio.Semaphore(service.limits.uploads)
+
+    @app.post("/v1/jobs", status_code=202, openapi_extra={"requestBody": _BODY})
+    async def submit(
+        request: Request,
+        owner: Annotated[Owner, Depends(caller)],
+        target: str = _USUAL.target,
+        precision: str = _USUAL.precision,
+        math: str = _USUAL.math,
+        superopt: str = _USUAL.superopt,
+        checks: str = _USUAL.checks,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+        shape: Annotated[list[str], Query()] = [],  # noqa: B006 -- FastAPI copies it
+        bound: Annotated[list[str], Query()] = [],  # noqa: B006
+        name: str = "",
+    ) -> dict[str, object]:
+        """Submit a model (ONNX, as the body). ``shape=NAME:1,3,n`` and ``bound=NAME:512`` may be given repeatedly."""
+        given = Given(target, precision, math, superopt, checks, threads, memory_limit, shape, bound)
+        options = await run_in_threadpool(chosen, given)
+        await run_in_threadpool(jobs.check_quota, owner)
+        model = await _received(request, service, uploads)
+        submission = Submission(options.submission(model), model, options.text(), name)
+        return shown(await run_in_threadpool(jobs.submit, owner, submission, service.store.has_artifact))
+
+    @app.get("/v1/jobs")
+    def listed(owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
+        """The newest jobs."""
+        return {"jobs": [shown(job) for job in jobs.listed(owner.name, _MOST_LISTED)]}
+
+    @app.get("/v1/jobs/{job}")
+    def found(job: str, owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
+        """A job."""
+        return shown(_known(jobs.find(owner.name, job)))
+
+    @app.delete("/v1/jobs/{job}")
+    def cancel(job: str, owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
+        """Cancel a job; one that has ended stays as it is."""
+        return shown(_known(jobs.cancel(owner.name, job)))
+
+
+def _add_events(app: FastAPI, service: Service, caller: Caller) -> None:
+    jobs, streams = service.jobs, asyncio.Semaphore(service.limits.streams)
+
+    @app.get("/v1/jobs/{job}/events", response_class=StreamingResponse)
+    async def events(job: str, owner: Annotated[Owner, Depends(caller)]) -> StreamingResponse:
+        """Server-sent events ``job``: the job, now and after each change, until it has ended."""
+        first = _known(await run_in_threadpool(jobs.find, owner.name, job))
+        if streams.locked():
+            raise HTTPException(429, "too many streams of events are open")
+
+        async def told() -> AsyncGenerator[str]:
+            async with streams:
+                current, told_of, silent = first, "", 0
+                while True:
+                    if (text := json.dumps(shown(current))) != told_of:
+                        told_of, silent = text, 0
+                        yield f"event: job\ndata: {text}\n\n"
+                    if current.state.is_final:
+                        return
+                    silent += 1
+                    if silent % _COMMENT_EVERY == 0:
+                        yield ": still there\n\n"
+                    await asyncio.sleep(_STREAM_SECONDS)
+                    current = await run_in_threadpool(jobs.find, owner.name, job) or current
+
+        return StreamingResponse(told(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+
+def _add_results(app: FastAPI, service: Service, viewer: Caller) -> None:
+    jobs, limits = service.jobs, service.limits
+
+    @app.get("/v1/artifacts/{sha256}", response_class=FileResponse)
+    def artifact(sha256: str, owner: Annotated[Owner, Depends(viewer)]) -> FileResponse:
+        """An artifact."""
+        path = service.store.path(Kind.ARTIFACT, sha256)
+        if not jobs.may_read(owner.name, sha256) or not path.is_file():
+            raise HTTPException(404, "there is no such artifact of this token's jobs; submit the model again")
+        return FileResponse(path, media_type="application/octet-stream", filename=f"{sha256[:12]}.tw")
+
+    @app.get("/v1/limits")
+    def limited(owner: Annotated[Owner, Depends(viewer)]) -> dict[str, object]:
+        """What a request, a job and this token may take, and how compilations are confined."""
+        return {"limits": asdict(limits), "quota": asdict(owner.quota), "confinement": asdict(service.confinement)}
+
+    @app.get("/v1/health")
+    def health() -> dict[str, object]:
+        """Whether the database answers, the jobs that have not ended, and the workers that run."""
+        return {"version": __version__, "workers": service.workers(), "jobs": jobs.count()}
+
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    def shown_page(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
+        text = page.page(owner.name, jobs.listed(owner.name, _MOST_LISTED))
+        return HTMLResponse(text, headers={"Content-Security-Policy": page.POLICY})
+
+    @app.get("/table", response_class=HTMLResponse, include_in_schema=False)
+    def table(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
+        return HTMLResponse(page.table(jobs.listed(owner.name, _MOST_LISTED)))
+
+
+def shown(job: Job) -> dict[str, object]:
+    """A job as JSON."""
+    apart = ("owner", "error_kind", "step", "done", "total")
+    plain = {name: value for name, value in asdict(job).items() if name not in apart}
+    error = None if job.error is None else {"kind": job.error_kind, "text": job.error}
+    progress = None if job.step is None else {"step": job.step, "done": job.done, "total": job.total}
+    options = asdict(Chosen.read(job.options))
+    return {**plain, "state": job.state.value, "options": options, "progress": progress, "error": error}
+
+
+async def _received(request: Request, service: Service, uploads: asyncio.Semaphore) -> str:
+    """The hash of the model in the body, which is in the store then. What is too large is refused as soon as known."""
+    limits, store = service.limits, service.store
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise HTTPException(415, "send the model as it is, not compressed")
+    length = request.headers.get("content-length", "0")
+    announced = int(length) if length.isdecimal() and len(length) < 20 else limits.body_bytes + 1
+    if announced > limits.body_bytes:
+        raise TooLarge(f"the body has {length[:20]} bytes, and this service takes {limits.body_bytes}")
+    if uploads.locked():
+        raise HTTPException(429, f"{limits.uploads} models are being received; try again", {"Retry-After": "1"})
+    async with uploads:
+        store.check_room(announced, limits.free_bytes)
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                with store.upload(Kind.MODEL, limits.body_bytes) as upload:
+                    async for data in request.stream():
+                        upload.add(data)
+                    if not upload.size:
+                        raise BadInput("the body is empty: send an ONNX model")
+                return upload.sha256
+        except TimeoutError as error:
+            raise HTTPException(408, f"the body did not arrive within {limits.body_seconds:g} s") from error
+
+
+def _known(job: Job | None) -> Job:
+    if job is None:
+        raise HTTPException(404, "there is no such job of this token")
+    return job
+
+
+def _bearer(request: Request) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _password(request: Request) -> str | None:
+    scheme, _, encoded = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(encoded, validate=True).decode().partition(":")[2]
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+class Guard:
+    """Refuses what pages of other sites make a browser send: they could use a service that asks for no token."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._is_open = service.only_local and not service.tokens.owners
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or let the application do it."""
+        fault = self._fault(Headers(scope=scope)) if scope["type"] == "http" else None
+        await (self._app if fault is None else _answer(403, "Refused", fault))(scope, receive, send)
+
+    def _fault(self, headers: Headers) -> str | None:
+        try:
+            host, origin = urlsplit(f"//{headers.get('host', '')}"), urlsplit(headers.get("origin", ""))
+        except ValueError:
+            return "the header Host or Origin is malformed"
+        if self._is_open and host.hostname not in _LOOPBACK:
+            return "this service asks for no token, so it is there for loopback addresses only"
+        if "origin" in headers and origin.netloc != host.netloc:
+            return "requests of other sites' pages are refused"
+        return None
+
+
+async def _refusal(_request: Request, error: Exception) -> Response:
+    match error:
+        case HTTPException():
+            return _answer(error.status_code, "Refused", error.detail, error.headers)
+        case RequestValidationError():
+            faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
+            return _answer(422, BadInput.__name__, bounded("; ".join(faults), MOST_CHARACTERS))
+        case _:
+            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+            return _answer(status, type(error).__name__, str(error))
+
+
+def _answer(status: int, kind: str, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    safe = {"X-Content-Type-Options": "nosniff", **(headers or {})}
+    return JSONResponse({"error": {"kind": kind, "text": text}}, status, safe)

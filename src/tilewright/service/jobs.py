@@ -1,0 +1,206 @@
+"""Jobs, as the API sees them: submitted, found, cancelled. Each function is one transaction."""
+
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, RowMapping, and_, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tilewright.service.limits import Quota
+from tilewright.service.tables import BUILDS, JOBS, LIVE_NAMES, OWNERS, Database, State
+from tilewright.service.tokens import Owner
+
+Clock = Callable[[], float]
+MOST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is to be compiled. ``key``: its content hash; ``model``: that of the model; ``options``: ``Chosen.text``.
+
+    ``name``: for people.
+    """
+
+    key: str
+    model: str
+    options: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job; times are seconds since 1970. ``done`` of ``total`` parts of ``step`` are done."""
+
+    id: str
+    owner: str
+    name: str
+    state: State
+    model: str
+    options: str
+    created: float
+    started: float | None
+    ended: float | None
+    attempts: int
+    step: str | None
+    done: int | None
+    total: int | None
+    error_kind: str | None
+    error: str | None
+    artifact: str | None
+
+
+_COLUMNS = (
+    *(JOBS.c.id, JOBS.c.owner, JOBS.c.name, JOBS.c.created, JOBS.c.cancelled),
+    *(BUILDS.c.state, BUILDS.c.model, BUILDS.c.options, BUILDS.c.started, BUILDS.c.ended, BUILDS.c.attempts),
+    *(BUILDS.c.step, BUILDS.c.done, BUILDS.c.total, BUILDS.c.error_kind, BUILDS.c.error, BUILDS.c.artifact),
+)
+_FOUND = select(*_COLUMNS).join(BUILDS, BUILDS.c.id == JOBS.c.build)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs in a database."""
+
+    database: Database
+    clock: Clock = time.time
+
+    def check_quota(self, owner: Owner) -> None:
+        """Raises ``QuotaExceeded`` if ``owner`` may submit nothing now: asked before a model is received."""
+        with self.database.reading() as connection:
+            self._check_quota(connection, owner)
+
+    def submit(self, owner: Owner, submission: Submission, is_kept: Callable[[str], bool]) -> Job:
+        """A new job. It shares the build of the same submission that waits, runs or is done, if there is one.
+
+        ``is_kept``: whether the artifact with this hash is still there. Raises ``QuotaExceeded``.
+        """
+        with suppress(IntegrityError):  # another process has just begun the same build; share it
+            return self._submit(owner, submission, is_kept)
+        return self._submit(owner, submission, is_kept)
+
+    def _submit(self, owner: Owner, submission: Submission, is_kept: Callable[[str], bool]) -> Job:
+        with self.database.writing() as connection:
+            connection.execute(select(OWNERS).where(OWNERS.c.name == owner.name).with_for_update())
+            self._check_quota(connection, owner)
+            now = self.clock()
+            build = self._shared(connection, submission, is_kept) or self._new_build(connection, submission, now)
+            job = uuid.uuid4().hex
+            name = submission.name[:MOST_NAME]
+            connection.execute(insert(JOBS).values(id=job, build=build, owner=owner.name, name=name, created=now))
+            return _job(connection.execute(_FOUND.where(JOBS.c.id == job)).mappings().one())
+
+    def find(self, owner: str, job: str) -> Job | None:
+        """The job, if it is this owner's."""
+        with self.database.reading() as connection:
+            row = connection.execute(_FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner)).mappings().first()
+            return None if row is None else _job(row)
+
+    def listed(self, owner: str, count: int) -> list[Job]:
+        """The newest jobs of the owner."""
+        newest = _FOUND.where(JOBS.c.owner == owner).order_by(JOBS.c.created.desc(), JOBS.c.id).limit(count)
+        with self.database.reading() as connection:
+            return [_job(row) for row in connection.execute(newest).mappings()]
+
+    def cancel(self, owner: str, job: str) -> Job | None:
+        """Cancel the job, unless it has ended; its build too, if no other job waits for it. None: there is none."""
+        with self.database.writing() as connection:
+            wanted = _FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner)
+            row = connection.execute(wanted).mappings().first()
+            if row is None:
+                return None
+            if not _job(row).state.is_final:
+                self._cancel(connection, job)
+            return _job(connection.execute(wanted).mappings().one())
+
+    def may_read(self, owner: str, artifact: str) -> bool:
+        """Whether a job of the owner made this artifact."""
+        joined = select(JOBS.c.id).join(BUILDS, BUILDS.c.id == JOBS.c.build)
+        with self.database.reading() as connection:
+            return (
+                connection.execute(joined.where(JOBS.c.owner == owner, BUILDS.c.artifact == artifact)).first()
+                is not None
+            )
+
+    def count(self) -> dict[str, int]:
+        """The number of builds in each state that is not final."""
+        counted = select(BUILDS.c.state, func.count()).where(BUILDS.c.state.in_(LIVE_NAMES)).group_by(BUILDS.c.state)
+        with self.database.reading() as connection:
+            found = {str(state): int(count) for state, count in connection.execute(counted)}
+        return {state: found.get(state, 0) for state in LIVE_NAMES}
+
+    def _check_quota(self, connection: Connection, owner: Owner) -> None:
+        live = and_(JOBS.c.cancelled.is_(None), BUILDS.c.state.in_(LIVE_NAMES))
+        joined = select(func.count()).select_from(JOBS.join(BUILDS, BUILDS.c.id == JOBS.c.build))
+        waiting = connection.execute(joined.where(JOBS.c.owner == owner.name, live)).scalar_one()
+        since = Quota.since(self.clock())
+        counted = select(func.count()).select_from(JOBS).where(JOBS.c.owner == owner.name, JOBS.c.created > since)
+        owner.quota.check(owner.name, waiting, connection.execute(counted).scalar_one())
+
+    def _shared(self, connection: Connection, submission: Submission, is_kept: Callable[[str], bool]) -> str | None:
+        """The build of the same submission; one whose artifact was removed is shared no more."""
+        found = select(BUILDS.c.id, BUILDS.c.artifact).where(BUILDS.c.shared == submission.key).with_for_update()
+        row = connection.execute(found).first()
+        if row is None:
+            return None
+        build, artifact = str(row[0]), row[1]
+        if artifact is None or is_kept(str(artifact)):
+            return build
+        connection.execute(update(BUILDS).where(BUILDS.c.id == build).values(shared=None))
+        return None
+
+    def _new_build(self, connection: Connection, submission: Submission, now: float) -> str:
+        build = uuid.uuid4().hex
+        connection.execute(
+            insert(BUILDS).values(
+                id=build,
+                shared=submission.key,
+                model=submission.model,
+                options=submission.options,
+                state=State.WAITING.value,
+                created=now,
+                attempts=0,
+            )
+        )
+        return build
+
+    def _cancel(self, connection: Connection, job: str) -> None:
+        now = self.clock()
+        connection.execute(update(JOBS).where(JOBS.c.id == job).values(cancelled=now))
+        build = connection.execute(select(JOBS.c.build).where(JOBS.c.id == job)).scalar_one()
+        # Locked, so that no submission begins to share it meanwhile.
+        connection.execute(select(BUILDS.c.id).where(BUILDS.c.id == build).with_for_update())
+        others = select(JOBS.c.id).where(JOBS.c.build == build, JOBS.c.cancelled.is_(None))
+        if connection.execute(others).first() is None:
+            ended = {"state": State.CANCELLED.value, "shared": None, "claim": None, "lease": None, "ended": now}
+            live = BUILDS.c.state.in_(LIVE_NAMES)
+            connection.execute(update(BUILDS).where(BUILDS.c.id == build, live).values(**ended))
+
+
+def _job(values: RowMapping) -> Job:
+    """A cancelled job shows nothing of its build, which may go on for others."""
+    job = Job(
+        id=values[JOBS.c.id],
+        owner=values[JOBS.c.owner],
+        name=values[JOBS.c.name],
+        state=State(values[BUILDS.c.state]),
+        model=values[BUILDS.c.model],
+        options=values[BUILDS.c.options],
+        created=values[JOBS.c.created],
+        started=values[BUILDS.c.started],
+        ended=values[BUILDS.c.ended],
+        attempts=values[BUILDS.c.attempts],
+        step=values[BUILDS.c.step],
+        done=values[BUILDS.c.done],
+        total=values[BUILDS.c.total],
+        error_kind=values[BUILDS.c.error_kind],
+        error=values[BUILDS.c.error],
+        artifact=values[BUILDS.c.artifact],
+    )
+    cancelled: float | None = values[JOBS.c.cancelled]
+    if cancelled is None:
+        return job
+    job = replace(job, state=State.CANCELLED, started=None, ended=cancelled, step=None, done=None, total=None)
+    return replace(job, error_kind=None, error=None, artifact=None)

@@ -1,0 +1,172 @@
+"""Tables of the service, and connections: SQLite (write-ahead log, synchronous), or another database of SQLAlchemy.
+
+    builds    what is compiled: a model with options, once.   waiting -> running -> done | failed | cancelled
+    jobs      what was submitted: many jobs may share a build; each has an owner, and may be cancelled by itself
+    owners    names of tokens; a row is locked while its owner's jobs are counted
+
+``builds.shared`` is the content hash of the submission while further jobs may share the build, and unique.
+"""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Final
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    create_engine,
+    event,
+    insert,
+    select,
+)
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from tilewright.base.errors import BadInput
+
+SCHEMA: Final = "1"
+_BUSY_MS: Final = 30_000
+
+
+class State(Enum):
+    """The state of a build, and of its jobs that are not cancelled."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended."""
+        return self not in LIVE
+
+
+LIVE: Final = (State.WAITING, State.RUNNING)
+LIVE_NAMES: Final = tuple(state.value for state in LIVE)
+
+_METADATA = MetaData()
+META = Table("meta", _METADATA, Column("key", String(64), primary_key=True), Column("value", Text, nullable=False))
+OWNERS = Table("owners", _METADATA, Column("name", String(64), primary_key=True))
+BUILDS = Table(
+    "builds",
+    _METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("shared", String(64), unique=True),
+    Column("model", String(64), nullable=False),
+    Column("options", Text, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("started", Float),
+    Column("ended", Float),
+    Column("attempts", Integer, nullable=False),
+    Column("worker", String(64)),
+    Column("claim", String(32)),
+    Column("lease", Float),
+    Column("step", String(200)),
+    Column("done", Integer),
+    Column("total", Integer),
+    Column("error_kind", String(64)),
+    Column("error", Text),
+    Column("artifact", String(64)),
+    Index("builds_by_state", "state", "created"),
+)
+JOBS = Table(
+    "jobs",
+    _METADATA,
+    Column("id", String(32), primary_key=True),
+    Column("build", String(32), ForeignKey("builds.id"), nullable=False, index=True),
+    Column("owner", String(64), ForeignKey("owners.name"), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("created", Float, nullable=False),
+    Column("cancelled", Float),
+    Index("jobs_by_owner", "owner", "created"),
+)
+
+
+class Database:
+    """Transactions on the tables."""
+
+    def __init__(self, url: str) -> None:
+        """``url``: as SQLAlchemy takes it. Raises ``BadInput`` if there is no such database."""
+        try:
+            self._engine = create_engine(url, **_options(url))
+            if self._engine.dialect.name == "sqlite":
+                _prepare_sqlite(self._engine)
+            _METADATA.create_all(self._engine)
+            with self.writing() as connection:
+                self._check_schema(connection)
+        except (ArgumentError, NoSuchModuleError, ImportError) as error:
+            raise BadInput(f"the database's URL can't be used: {_first_line(error)}") from error
+        except SQLAlchemyError as error:
+            raise BadInput(f"the database can't be used: {_first_line(error)}") from error
+
+    @contextmanager
+    def writing(self) -> Generator[Connection]:
+        """A transaction that may write; it is undone by an exception."""
+        with self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Generator[Connection]:
+        """A transaction that only reads, and waits for no writer."""
+        with self._engine.connect().execution_options(reads=True) as connection:
+            yield connection
+
+    def add_owner(self, name: str) -> None:
+        """Let ``name`` be an owner of jobs."""
+        try:
+            with self.writing() as connection:
+                if connection.execute(select(OWNERS).where(OWNERS.c.name == name)).first() is None:
+                    connection.execute(insert(OWNERS).values(name=name))
+        except IntegrityError:
+            return  # another process was faster
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def _check_schema(self, connection: Connection) -> None:
+        found = connection.execute(select(META.c.value).where(META.c.key == "schema")).scalar_one_or_none()
+        if found is None:
+            connection.execute(insert(META).values(key="schema", value=SCHEMA))
+        elif found != SCHEMA:
+            raise BadInput(f"the database has the schema {found}, and this version of Tilewright reads {SCHEMA}")
+
+
+def _options(url: str) -> dict[str, object]:
+    is_sqlite = make_url(url).get_backend_name() == "sqlite"
+    return {} if is_sqlite else {"pool_pre_ping": True}
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    """Transactions begin as the caller says: Python's driver begins none where a transaction only reads."""
+
+    def connected(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
+        connection.isolation_level = None
+        for pragma in (f"busy_timeout={_BUSY_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    def begun(connection: Connection) -> None:
+        reads = connection.get_execution_options().get("reads", False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", connected)
+    event.listen(engine, "begin", begun)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

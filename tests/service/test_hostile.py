@@ -1,0 +1,83 @@
+"""Models whose author means harm: each is an error of its job, and the next job is done."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from tests.frontend.models import model as made
+from tests.frontend.models import single_node
+from tests.service.support import Here, X, model
+from tilewright.service.limits import Limits
+
+
+def with_external_data(location: str) -> bytes:
+    proto = single_node("Add", {"x": X}, {"c": X})
+    weights = proto.graph.initializer[0]
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    weights.external_data.add(key="location", value=location)
+    return proto.SerializeToString()
+
+
+def folding_bomb() -> bytes:
+    """2**40 elements by 40 nodes."""
+    nodes = [helper.make_node("Concat", [f"v{i}", f"v{i}"], [f"v{i + 1}"], axis=0) for i in range(40)]
+    nodes.append(helper.make_node("Add", ["x", "v40"], ["y"]))
+    return made(nodes, {"x": np.ones(1, np.float32)}, ["y"], {"v0": np.ones(1, np.float32)}).SerializeToString()
+
+
+def endless_loop() -> bytes:
+    """Steps of a body that adds constants, as many as a counter has; nothing of it depends on an input."""
+    body = helper.make_graph(
+        [helper.make_node("Add", ["a", "a"], ["b"]), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("a", TensorProto.FLOAT, [1]),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("b", TensorProto.FLOAT, [1]),
+        ],
+    )
+    nodes = [helper.make_node("Loop", ["n", "t", "v"], ["s"], body=body), helper.make_node("Add", ["x", "s"], ["y"])]
+    constants = {"n": np.array(1 << 62), "t": np.array(True), "v": np.ones(1, np.float32)}
+    return made(nodes, {"x": np.ones(1, np.float32)}, ["y"], constants).SerializeToString()
+
+
+HOSTILE = {
+    "no protobuf": b"\xff" * 4096,
+    "a deep protobuf": b"\x0a\x80\x01" * 100_000,
+    "a zip": b"PK\x03\x04" + bytes(1000),
+    "the database": with_external_data("../../jobs.db"),
+    "an absolute path": with_external_data("/etc/passwd"),
+    "a device": with_external_data("/dev/zero"),
+    "a folding bomb": folding_bomb(),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_model_is_an_error_of_its_job(name: str, tmp_path: Path) -> None:
+    with Here(tmp_path, limits=Limits(seconds=60.0, memory_bytes=1 << 30, output_bytes=1 << 20)) as here:
+        bad, good = (here.client.post("/v1/jobs", content=body).json()["id"] for body in (HOSTILE[name], model()))
+        worker = here.worker()
+        assert worker.step()
+        assert worker.step()
+        found = here.client.get(f"/v1/jobs/{bad}").json()
+        assert found["state"] == "failed"
+        assert found["error"]["kind"] in ("InvalidModel", "UntrustedData", "ResourceLimit", "UnsupportedModel"), found
+        assert here.client.get(f"/v1/jobs/{good}").json()["state"] == "done"
+
+
+@pytest.mark.slow
+def test_an_endless_loop_costs_its_time_at_most(tmp_path: Path) -> None:
+    """It may be compiled, as its steps are those of a run."""
+    with Here(tmp_path, limits=Limits(seconds=60.0, memory_bytes=1 << 30)) as here:
+        job = here.client.post("/v1/jobs", content=endless_loop()).json()["id"]
+        assert here.worker().step()
+        found = here.client.get(f"/v1/jobs/{job}").json()
+        assert (found["artifact"] is None) != (found["error"] is None)
