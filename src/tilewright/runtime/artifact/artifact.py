@@ -74,7 +74,7 @@ def save(
     Equal artifacts give equal files, except for the signatures. Raises ``BadInput`` if the file can't be written
     (``base.outputs``), or the key can't be stored.
     """
-    write(packed(artifact, key_dir, signed=signed, key=key).parts, path, key, inputs)
+    write(lambda: packed(artifact, key_dir, signed=signed, key=key).parts, path, key, inputs)
 
 
 def add_signature(
@@ -91,7 +91,7 @@ def add_signature(
     opened = found.opened
     signatures = opened.signatures.with_public(key.public, key.sign(opened.text))
     rest = [(name, [member.data]) for name, member in opened.members.items()]
-    write(with_signatures(_MANIFEST, opened.text, rest, signatures), to, key, ())
+    write(lambda: with_signatures(_MANIFEST, opened.text, rest, signatures), to, key, ())
     return tuple(sorted(signatures.public))
 
 

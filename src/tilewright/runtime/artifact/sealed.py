@@ -9,7 +9,7 @@ The identity of a file is the SHA-256 of its first member, which covers all exce
 
 import hashlib
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,13 @@ def with_signatures(name: str, text: bytes, rest: Members, signatures: Signature
     return archive.pack([(name, [text]), *rest, *last])
 
 
-def write(parts: Iterable[Part], path: AnyPath, key: SecretKey | None, inputs: Iterable[AnyPath]) -> None:
-    """Write a file atomically; an existing file is replaced, but none of ``inputs``, and not that of ``key``."""
+def write(pack: Callable[[], Iterable[Part]], path: AnyPath, key: SecretKey | None, inputs: Iterable[AnyPath]) -> None:
+    """Write a file atomically; an existing file is replaced, but none of ``inputs``, and not that of ``key``.
+
+    ``pack`` makes the bytes, and the user's key if there is none: only if the file can be written.
+    """
     with output(path, (*inputs, *([] if key is None else [key.path]))) as file:
-        file.writelines(parts)
+        file.writelines(pack())
 
 
 def begins_with(content: memoryview, name: str) -> bool:

@@ -90,7 +90,7 @@ def save_stages(
     inputs: Iterable[AnyPath] = (),
 ) -> None:
     """Write a file as ``save`` does."""
-    write(pack_stages(stages, key_dir, signed=signed, key=key), path, key, inputs)
+    write(lambda: pack_stages(stages, key_dir, signed=signed, key=key), path, key, inputs)
 
 
 def holds_stages(content: memoryview) -> bool:

@@ -71,7 +71,7 @@ def save_versions(
     inputs: Iterable[AnyPath] = (),
 ) -> None:
     """Write a file as ``save`` does."""
-    write(pack_versions(versions, key_dir, signed=signed, key=key), path, key, inputs)
+    write(lambda: pack_versions(versions, key_dir, signed=signed, key=key), path, key, inputs)
 
 
 def holds_versions(content: memoryview) -> bool:
