@@ -5,12 +5,14 @@ per byte of the program, the roof (the peak of the matrix unit, or what device m
 the cycle simulator gives with one and two virtual threads, in GOPS at the configuration's clock, where a multiply-add
 is two operations; and the share of cycles in which the matrix unit multiplied. Each program is scheduled by hand
 (`backend/vta/convolution.py`), checked for hazards, and run on random numbers; its result is compared with NumPy's.
-Nothing is timed: cycles are those of a model, whose constants are in `backend/vta/cycles.py`.
+Nothing is timed: cycles are those of a model, whose constants are in `backend/vta/cycles.py`. `--rtl FILE` writes the
+configuration's hardware as Verilog instead.
 """
 
 import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -157,7 +159,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--config", choices=list(PRESETS), default="vta", help="default %(default)s")
     parser.add_argument("--bus", type=int, default=Timing().bus_bytes, help="bytes in a cycle, default %(default)s")
     parser.add_argument("--layers", default=",".join(LAYERS), help="default %(default)s")
+    parser.add_argument("--rtl", type=Path, metavar="FILE", help="write Verilog to FILE, and run nothing")
     options = parser.parse_args(arguments)
+    if options.rtl is not None:
+        from tilewright.backend.vta.rtl import verilog
+
+        options.rtl.write_text(verilog(PRESETS[options.config], Timing(bus_bytes=options.bus)))
+        return
     for line in table(options.layers.split(","), PRESETS[options.config], Timing(bus_bytes=options.bus)):
         print(line, flush=True)
 

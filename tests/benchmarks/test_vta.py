@@ -1,6 +1,7 @@
 """The accelerator's roofline: points are below the roof, latency hiding helps, wrong results are noticed."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -42,6 +43,12 @@ def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "vta: 51.2 GOPS at 100 MHz, 16 bytes in a cycle"
     assert [line.split()[0] for line in printed[3:]] == ["C10", "all"]
+
+
+@pytest.mark.slow
+def test_verilog_is_written(tmp_path: Path) -> None:
+    main(["--config", "osdi", "--rtl", str(tmp_path / "osdi.v")])
+    assert "module accelerator(" in (tmp_path / "osdi.v").read_text()
 
 
 def test_a_convolution_in_numpy() -> None:

@@ -3207,4 +3207,25 @@ MUTANTS = (
         "return raw",
         ("tests/backend/vta/test_instructions.py",),
     ),
+    Mutant(
+        "accelerator in hardware: a step reads the accumulator that the one before it has not written",
+        "backend/vta/rtl/buffers.py",
+        "read = self.memory.read_port(transparent_for=[write])",
+        "read = self.memory.read_port()",
+        ("tests/backend/vta/rtl/test_device.py",),
+    ),
+    Mutant(
+        "accelerator in hardware: an instruction does not wait for tokens",
+        "backend/vta/rtl/control.py",
+        "~running & queue.r_rdy & ~Cat(missing).any()",
+        "~running & queue.r_rdy",
+        ("tests/backend/vta/rtl/test_device.py",),
+    ),
+    Mutant(
+        "accelerator in hardware: negative counts of SHR shift to the right",
+        "backend/vta/rtl/vector.py",
+        "return Mux(y < 0, left, right)",
+        "return right",
+        ("tests/backend/vta/rtl/test_device.py",),
+    ),
 )

@@ -14,7 +14,7 @@ from tilewright.backend.vta.dataflow import CHANNELS, pops, pushes
 from tilewright.backend.vta.instructions import Alu, Finish, Gemm, Instruction, Load, Store, Tokens
 from tilewright.base.errors import BadInput, BadProgram
 
-PLAIN = Timing(latency=10, issue=0, gemm_depth=0, alu_depth=0, fetch_interval=0)
+PLAIN = Timing(latency=10, issue=0, gemm_depth=0, alu_depth=0, store_depth=0, fetch_start=0, fetch_interval=0)
 GIVES = Tokens(push_next=True)
 TAKES = Tokens(pop_previous=True)
 
@@ -31,17 +31,20 @@ def test_instructions_take_their_micro_ops() -> None:
     assert spans(replace(PLAIN, alu_depth=4, alu_interval=3), Alu(uop_end=3, use_immediate=True)) == [(0, 13)]
 
 
-def test_transfers_are_rows_of_whole_words() -> None:
-    """A tile of inp has 16 bytes, two words of 8; of 24 bytes of micro-ops, three words."""
+def test_transfers_are_tiles_of_whole_words() -> None:
+    """A tile of inp has 16 bytes, two words of 8; a micro-op has half a word, which is requested for each."""
     assert spans(PLAIN, Load(memory=Scratchpad.INP, rows=3, columns=4)) == [(0, 10 + 24)]
     assert spans(replace(PLAIN, bus_bytes=32), Load(memory=Scratchpad.INP, rows=3, columns=1)) == [(0, 10 + 3)]
-    assert spans(PLAIN, Load(memory=Scratchpad.UOP, columns=5)) == [(0, 10 + 3)]
+    assert spans(PLAIN, Load(memory=Scratchpad.UOP, columns=5)) == [(0, 10 + 5)]
     assert spans(PLAIN, Store(columns=2)) == [(0, 10 + 4)]
+    assert spans(replace(PLAIN, store_depth=3), Store(columns=2)) == [(0, 10 + 4 + 3)]
 
 
 def test_zeros_are_written_one_in_a_cycle() -> None:
+    """The first four while device memory has not answered yet."""
     load = Load(memory=Scratchpad.INP, rows=2, columns=2, pad_left=1, pad_top=1)
-    assert spans(PLAIN, load) == [(0, 10 + 8 + 5)]
+    assert spans(PLAIN, load) == [(0, 10 + 8 + 1)]
+    assert spans(replace(PLAIN, latency=2), load) == [(0, 4 + 8 + 1)]
     assert spans(PLAIN, replace(load, rows=0)) == [(0, 3)]
     assert spans(PLAIN, Load(memory=Scratchpad.INP, rows=0, columns=0)) == [(0, 0)]
 
@@ -66,6 +69,7 @@ def test_tokens_make_modules_wait() -> None:
 def test_fetch_takes_its_time_and_waits_for_full_queues() -> None:
     program = (Gemm(outer=100), Gemm(), Gemm(), Load(memory=Scratchpad.INP, rows=0, columns=0))
     assert [begin for begin, _ in spans(replace(PLAIN, fetch_interval=3), *program)] == [3, 103, 104, 12]
+    assert spans(replace(PLAIN, fetch_interval=3, fetch_start=7), Gemm()) == [(10, 11)]
     assert [begin for begin, _ in spans(replace(PLAIN, queue_length=1), *program)] == [0, 100, 101, 100]
 
 

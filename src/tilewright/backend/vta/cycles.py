@@ -27,18 +27,22 @@ class Timing:
     """Bytes of device memory in a cycle: one 64-bit AXI port of a Zynq-7000 (Xilinx UG585)."""
     latency: int = 32
     """From the beginning of a LOAD or STORE to its first bytes. An assumption: no board was measured."""
-    issue: int = 4
-    """To take and decode an instruction. An assumption, to be replaced by that of the hardware."""
+    issue: int = 1
+    """From the end of an instruction's work to the beginning of the next one (``rtl/control.py``)."""
     gemm_interval: int = 1
     """Between micro-ops of GEMM: the matrix unit is pipelined (Moreau et al., arXiv:1807.04188)."""
     gemm_depth: int = 4
-    """From the last micro-op of a GEMM to its result: micro-op, operands, products, sums. An assumption."""
+    """From the last micro-op of a GEMM to its result: micro-op, operands, products, sums (``rtl/compute.py``)."""
     alu_interval: int = 1
     """Between micro-ops of ALU with an immediate, which read one accumulator."""
     alu_pair_interval: int = 2
     """Between micro-ops of ALU that read two accumulators: their memory has one port for reading."""
     alu_depth: int = 4
-    """From the last micro-op of an ALU to its result. An assumption."""
+    """From the last micro-op of an ALU to its result: it goes through the stages of GEMM."""
+    store_depth: int = 2
+    """A STORE reads its first tile before it sends, and ends after its last answer (``rtl/store.py``)."""
+    fetch_start: int = 35
+    """From the start to the first instruction in its queue: the latency, and fetch itself (``rtl/fetch.py``)."""
     fetch_interval: int = 2
     """To fetch an instruction: 128 bits over a 64-bit port of its own."""
     queue_length: int = 512
@@ -47,7 +51,8 @@ class Timing:
     """Tokens in a queue. An assumption."""
 
     def __post_init__(self) -> None:
-        least = {"latency": 0, "issue": 0, "gemm_depth": 0, "alu_depth": 0, "fetch_interval": 0}
+        least = {"latency": 0, "issue": 0, "gemm_depth": 0, "alu_depth": 0, "store_depth": 0}
+        least |= {"fetch_start": 0, "fetch_interval": 0}
         for name in self.__slots__:
             if (value := getattr(self, name)) < least.get(name, 1):
                 raise BadInput(f"Timing: {name}={value} is impossible; the least is {least.get(name, 1)}")
@@ -55,7 +60,7 @@ class Timing:
     @property
     def limits(self) -> Limits:
         """The lengths of queues."""
-        return Limits(self.queue_length, self.token_length, self.fetch_interval)
+        return Limits(self.queue_length, self.token_length, self.fetch_interval, self.fetch_start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +116,19 @@ class _Clockwork:
                 return begin
 
     def _transferred(self, instruction: Load | Store, begin: int) -> int:
-        """Each row is a burst of its own, in whole words; tiles of zeros are written one in a cycle."""
-        row = instruction.columns * self.config.tile_bytes(instruction.memory)
-        beats = instruction.rows * -(-row // self.timing.bus_bytes)
+        """Tiles are requested in whole words. Those of zeros are written one in a cycle; the first ones, meanwhile."""
+        beats = instruction.rows * instruction.columns
+        beats *= -(-self.config.tile_bytes(instruction.memory) // self.timing.bus_bytes)
         zeros = instruction.tiles - instruction.rows * instruction.columns
         if not beats:
             return begin + zeros
         start = max(begin + self.timing.latency, self.memory_free)
         self.memory_free = start + beats
         self.transferring += beats
-        return start + beats + zeros
+        if isinstance(instruction, Store):
+            return start + beats + self.timing.store_depth
+        ahead = instruction.pad_top * instruction.width + instruction.pad_left
+        return max(start, begin + ahead) + beats + zeros - ahead
 
 
 def simulate(instructions: Sequence[Instruction], config: Config, timing: Timing) -> Cycles:

@@ -29,11 +29,12 @@ CHANNELS: tuple[Channel, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Lengths of queues, and the cycles between two instructions that fetch hands out."""
+    """Lengths of queues; the cycles until fetch goes, and between two instructions that it hands out."""
 
     instructions: int = 512
     tokens: int = 512
     fetch_interval: int = 0
+    fetch_start: int = 0
 
 
 def pops(instruction: Instruction) -> tuple[Channel, ...]:
@@ -138,6 +139,7 @@ class _Machine:
         self.members = {module: [] for module in Module}
         self.tokens = {channel: _Queue(self.limits.tokens) for channel in CHANNELS}
         self.idle = dict.fromkeys(Module, 0)
+        self.fetched_at = self.limits.fetch_start
 
     def run(self) -> None:
         """Do what can be done first, until nothing can be done."""
