@@ -54,7 +54,10 @@ def calls_for(family: str, count: int) -> int:
 
 @pytest.mark.parametrize(
     "family",
-    [pytest.param(name, marks=pytest.mark.slow) if name in ("double", "last two") else name for name in FAMILIES],
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in ("double", "last two", "swish") else name
+        for name in FAMILIES
+    ],
 )
 def test_work_grows_with_nodes(family: str) -> None:
     """Twice as many nodes take about twice as many calls: what grows with their square would take four times that."""

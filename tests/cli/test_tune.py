@@ -54,7 +54,14 @@ def test_what_was_measured_is_not_measured_again(
     assert more or again["kernels"] == first["kernels"]
 
 
-@pytest.mark.parametrize("options", [("--search", "genetic"), ("--search", "grid"), ("--cost-model", "random")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--search", "genetic", "--cost-model", "random"),
+        pytest.param(("--search", "grid"), marks=pytest.mark.slow),
+        pytest.param(("--cost-model", "random"), marks=pytest.mark.slow),
+    ],
+)
 def test_who_proposes_can_be_chosen(
     options: tuple[str, ...], model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

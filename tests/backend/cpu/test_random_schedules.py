@@ -23,7 +23,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.trace import Primitive
 from tilewright.target.target import Target
 
-SHARDS = [*range(3), *(pytest.param(shard, marks=pytest.mark.slow) for shard in range(3, 20))]
+SHARDS = [*range(2), *(pytest.param(shard, marks=pytest.mark.slow) for shard in range(2, 20))]
 CHAINS = 100
 """In each shard."""
 LEAST_MEAN = 5.0
