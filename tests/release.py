@@ -38,12 +38,13 @@ RUN = """
 import numpy as np, tilewright
 given = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
 assert np.array_equal(tilewright.load("m.tw", trust=True)(given), np.maximum(given, 0))
-try:
-    tilewright.compile
-except ImportError as error:
-    assert "pip install tilewright" in str(error), error
-else:
-    raise AssertionError("the compiler is here, too")
+for name in ("compile", "te"):
+    try:
+        getattr(tilewright, name)
+    except ImportError as error:
+        assert "pip install tilewright" in str(error), error
+    else:
+        raise AssertionError(f"{name} is here, too")
 """
 
 
@@ -95,7 +96,7 @@ def build() -> tuple[Path, Path, Path]:
     (wheel,), (sdist,), (runtime,) = (
         DIST.glob(f"tilewright{end}") for end in ("-*.whl", "-*.tar.gz", "_runtime-*.whl")
     )
-    run([sys.executable, "-m", "twine", "check", str(wheel), str(sdist), str(runtime)], ROOT)
+    run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist), str(runtime)], ROOT)
     return wheel, sdist, runtime
 
 

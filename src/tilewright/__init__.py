@@ -46,12 +46,10 @@ __all__ = [*_HOMES, "te"]  # the types are in __init__.pyi  # pyright: ignore[re
 
 
 def __getattr__(name: str) -> object:
-    if name == "te":
-        return import_module("tilewright.te")
-    if name not in _HOMES:
+    if name != "te" and name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     try:
-        home = import_module(_HOMES[name])
+        home = import_module(_HOMES.get(name, "tilewright.te"))
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("tilewright."):
             raise
@@ -59,7 +57,7 @@ def __getattr__(name: str) -> object:
             f"tilewright.{name} is not part of tilewright-runtime, which only runs compiled models: "
             "pip uninstall tilewright-runtime, and pip install tilewright"
         ) from error
-    return getattr(home, name)
+    return home if name == "te" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

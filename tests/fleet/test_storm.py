@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ from tilewright.measure.verdicts import Verdict
 DEVICES = 4
 JOBS = 200
 KILL_SECONDS = 10.0
-"""How often half of the devices are killed."""
+"""How often half of the devices are killed; one is stopped for good."""
+SCHEDULER_AFTER = (60, 120)
+"""The scheduler is killed when so many jobs are done: a fast machine is through before the clock says much."""
 DEAF_SECONDS = 40.0
 """After so long the work of a device that hangs is with another one."""
 BACK_SECONDS = 15.0
@@ -40,7 +43,7 @@ def test_storm(tmp_path: Path) -> None:
     found: Counter[str] = Counter()
     with local(tmp_path, *names) as fleet, fleet.connected() as client:
         over, log = threading.Event(), list[str]()
-        weather = threading.Thread(target=_rage, args=(fleet, names, over, log))
+        weather = threading.Thread(target=_rage, args=(fleet, names, over, log, found.total))
         weather.start()
         gaps: list[float] = []
         last = time.monotonic()
@@ -57,7 +60,8 @@ def test_storm(tmp_path: Path) -> None:
         members = map(fields.mapping, fields.items(client.status()["devices"]))
         assert all(member["user"] is None for member in members)
     assert found == dict.fromkeys(wanted, 1)
-    assert Counter(log)["scheduler"] == 2
+    assert Counter(log)["scheduler"] == len(SCHEDULER_AFTER)
+    assert Counter(log)["stopped"] == 1
     print(f"{JOBS} jobs, {DEVICES} devices: the longest pause was {max(gaps):.1f} s")
     assert max(gaps) < DEAF_SECONDS + BACK_SECONDS
 
@@ -74,27 +78,30 @@ def _jobs() -> list[tuple[Job, Verdict]]:
     return jobs
 
 
-def _rage(fleet: Local, names: list[str], over: threading.Event, log: list[str]) -> None:
+def _rage(fleet: Local, names: list[str], over: threading.Event, log: list[str], done: Callable[[], int]) -> None:
     """Half of the devices are killed now and then, one is stopped for good, the scheduler is killed twice."""
     generator = random.Random(0)
     stopped, *others = names
-    for step in range(1000):
-        if over.wait(KILL_SECONDS):
-            return
-        match step:
-            case 1:
-                fleet.kill(stopped, signal.SIGSTOP)
-                log.append("stopped")
-            case 2 | 4:
+    marks = [*SCHEDULER_AFTER]
+    while not over.is_set():
+        until = time.monotonic() + KILL_SECONDS
+        while not over.wait(0.1) and time.monotonic() < until:
+            if marks and done() >= marks[0]:
+                marks.pop(0)
                 fleet.kill("scheduler")
                 log.append("scheduler")
                 time.sleep(0.5)
                 fleet.serve()
-            case _:
-                victims = generator.sample(others, (len(names) + 1) // 2)
-                for name in victims:
-                    fleet.kill(name)
-                time.sleep(0.5)
-                for name in victims:
-                    fleet.join(name, "--key", "board")
-                log.append("devices")
+        if over.is_set():
+            return
+        if "stopped" not in log and "devices" in log:
+            fleet.kill(stopped, signal.SIGSTOP)
+            log.append("stopped")
+            continue
+        victims = generator.sample(others, (len(names) + 1) // 2)
+        for name in victims:
+            fleet.kill(name)
+        time.sleep(0.5)
+        for name in victims:
+            fleet.join(name, "--key", "board")
+        log.append("devices")

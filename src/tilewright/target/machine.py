@@ -26,9 +26,9 @@ class Machine:
     fma_latency: float = 4.0
     """Cycles of latency of a multiply-add (uops.info: 4 from Skylake, Zen 3 on.)"""
     operation_cycles: float = 2.0
-    """Cycles per vector of operations other than multiply-adds: an average of fast ones and of functions."""
+    """Cycles per vector of operations other than multiply-adds: an average, where functions are not told apart."""
     function_cycles: float = 16.0
-    """Cycles per vector of a function: a polynomial of ten to twenty instructions."""
+    """Cycles per vector of a function: ten to twenty instructions of a polynomial. Not fitted to measured kernels."""
     load_cycles: float = 0.05
     """Cost of a load even if its port is free: of two tiles that could both reach the peak, the one with fewer loads
     per multiply-add is closer to it."""

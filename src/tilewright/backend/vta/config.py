@@ -21,8 +21,8 @@ WIDTHS = (8, 16)
 ACCUMULATOR_BITS = 32
 
 
-class Scratchpad(IntEnum):
-    """A memory on the chip, by its number in LOAD and STORE; ``text`` says what it holds."""
+class Explained(IntEnum):
+    """Numbers of fields; ``text`` says in the manual what each means."""
 
     text: str
 
@@ -31,6 +31,10 @@ class Scratchpad(IntEnum):
         member._value_ = value
         member.text = text
         return member
+
+
+class Scratchpad(Explained):
+    """A memory on the chip, by its number in LOAD and STORE; ``text`` says what it holds."""
 
     UOP = 0, "Micro-ops."
     WGT = 1, "Weights: the right operand of GEMM."

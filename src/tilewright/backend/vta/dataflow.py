@@ -40,25 +40,15 @@ class Limits:
 def pops(instruction: Instruction) -> tuple[Channel, ...]:
     """The queues that an instruction takes a token from."""
     module, tokens = instruction.module, instruction.tokens
-    previous, following = neighbours(module)
-    found: list[Channel] = []
-    if tokens.pop_previous and previous is not None:
-        found.append((previous, module))
-    if tokens.pop_next and following is not None:
-        found.append((following, module))
-    return tuple(found)
+    asked = zip((tokens.pop_previous, tokens.pop_next), neighbours(module), strict=True)
+    return tuple((other, module) for is_asked, other in asked if is_asked and other is not None)
 
 
 def pushes(instruction: Instruction) -> tuple[Channel, ...]:
     """The queues that an instruction puts a token into."""
     module, tokens = instruction.module, instruction.tokens
-    previous, following = neighbours(module)
-    found: list[Channel] = []
-    if tokens.push_previous and previous is not None:
-        found.append((module, previous))
-    if tokens.push_next and following is not None:
-        found.append((module, following))
-    return tuple(found)
+    asked = zip((tokens.push_previous, tokens.push_next), neighbours(module), strict=True)
+    return tuple((module, other) for is_asked, other in asked if is_asked and other is not None)
 
 
 @dataclass(slots=True)

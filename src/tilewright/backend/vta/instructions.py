@@ -19,12 +19,12 @@ GEMM adds ``inp[src] @ wgt[wgt].T`` to ``acc[dst]``, modulo 2^32. ALU writes ``a
 import functools
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, ClassVar, Self, TypeAlias, cast
+from typing import Annotated, ClassVar, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend.vta.config import Config, Module, Scratchpad
+from tilewright.backend.vta.config import Config, Explained, Module, Scratchpad
 from tilewright.backend.vta.fields import Bits, Index, InvalidInstruction, Placed, layout, packed, unpacked
 
 OPCODE_BITS = 3
@@ -40,16 +40,8 @@ class Opcode(IntEnum):
     ALU = 4
 
 
-class AluOperation(IntEnum):
+class AluOperation(Explained):
     """What ALU computes from ``x`` (``acc[dst]``) and ``y`` (``acc[src]`` or the immediate), modulo 2^32: ``text``."""
-
-    text: str
-
-    def __new__(cls, value: int, text: str) -> Self:
-        member = int.__new__(cls, value)
-        member._value_ = value
-        member.text = text
-        return member
 
     MIN = 0, "`min(x, y)`"
     MAX = 1, "`max(x, y)`"
