@@ -13,6 +13,7 @@ names are loaded at first use.
 from importlib import import_module
 
 from tilewright.base import errors
+from tilewright.base.garbage import seldom_collecting
 
 __version__ = "0.1.0"
 
@@ -49,7 +50,8 @@ def __getattr__(name: str) -> object:
     if name != "te" and name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     try:
-        home = import_module(_HOMES.get(name, "tilewright.te"))
+        with seldom_collecting():  # modules stay: looking for garbage among them takes an eighth of an import
+            home = import_module(_HOMES.get(name, "tilewright.te"))
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("tilewright."):
             raise

@@ -48,6 +48,7 @@ def x86(vendor: str, family: int, model: int, flags: str) -> str:
         ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni", "cascadelake"),
         ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni avx512_bf16", "cooperlake"),
         ("GenuineIntel", 6, 0x8F, V4, "sapphirerapids"),
+        ("GenuineIntel", 6, 0xA7, f"{V4} avx512_fp16", "graniterapids"),  # seen under a hypervisor
         ("GenuineIntel", 6, 0xFE, V3, "skylake"),
         ("GenuineIntel", 6, 0xFE, f"{V3} avx_vnni", "alderlake"),
         ("GenuineIntel", 6, 0xFE, "fpu sse sse2 pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm", "x86-64-v2"),

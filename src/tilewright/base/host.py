@@ -197,6 +197,14 @@ def _amd_cpu(family: int, model: int) -> str | None:
 
 
 def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
+    named = _intel_named(model, features)
+    # A hypervisor may state another model than the processor's: its features do not lie.
+    if named and features <= features_of(Architecture.X86_64, named):
+        return named
+    return _intel_relative(features) or named
+
+
+def _intel_named(model: int, features: frozenset[str]) -> str | None:
     if model == 0x55:  # one model number for three generations
         return (
             "cooperlake"
@@ -205,11 +213,11 @@ def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
             if "avx512vnni" in features
             else "skylake-avx512"
         )
-    return next((name for name, models in _INTEL_MODELS.items() if model in models), None) or _intel_relative(features)
+    return next((name for name, models in _INTEL_MODELS.items() if model in models), None)
 
 
 def _intel_relative(features: frozenset[str]) -> str | None:
-    """The newest processor with vectors of the same width, for one newer than the list."""
+    """The newest processor with vectors of the same width, for one that the list does not have."""
     known = {"avx512fp16": "graniterapids", "avx512f": "icelake-server", "avxvnni": "alderlake", "avx2": "skylake"}
     return next((name for feature, name in known.items() if feature in features), None)
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tilewright import __version__
 from tilewright.base.errors import MOST_CHARACTERS, InternalError, OutOfMemory, TilewrightError, Unsupported
+from tilewright.base.garbage import seldom_collecting
 from tilewright.base.memory import out_of_memory
 from tilewright.base.names import bounded, printable
 from tilewright.cli.status import Status
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reconfigure(errors="backslashreplace")  # names of files and of values in models may not be encodable
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(given[:1])
-    verb = cast(Verb, importlib.import_module(f"tilewright.cli.{chosen.verb}"))
+    with seldom_collecting():
+        verb = cast(Verb, importlib.import_module(f"tilewright.cli.{chosen.verb}"))
     parser = argparse.ArgumentParser(
         prog=f"tilewright {chosen.verb}", description=VERBS[chosen.verb].capitalize() + "."
     )

@@ -4,17 +4,14 @@ Facts are read from the files of the Linux kernel; missing ones are None. Every 
 """
 
 import os
-import platform
 import re
 import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 
-import llvmlite.binding as llvm
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -29,11 +26,11 @@ from tilewright.insight.console import plain_console
 from tilewright.insight.figures import Finding, kept, measure_figures
 from tilewright.insight.peak import Peak, measure_peak
 from tilewright.insight.probes import fma_probe
+from tilewright.insight.versions import versions
 from tilewright.runtime.sizing import sizing
 from tilewright.target.measured import read_figures, write_figures
 from tilewright.target.target import Target
 
-_PACKAGES = ("tilewright", "numpy", "ml-dtypes", "llvmlite", "onnx", "rich", "onnxruntime")
 _NOISE_RUNS = 101
 _NOISE_LIMIT = 0.05
 _FREE_FRACTION = 0.95
@@ -169,18 +166,6 @@ def examine(
     warnings = tuple(_warnings(processor, threads, measured, figures, cache, environ))
     known = {name: value for name, value in environ.items() if name.startswith((PREFIX, "OMP_"))}
     return Diagnosis(processor, threads, measured, figures, versions(), known, cache, models, offered(), warnings)
-
-
-def versions() -> dict[str, str]:
-    """Versions of the packages on which results may depend; those not installed are left out."""
-    found = {"python": platform.python_version(), "system": platform.platform()}
-    found["llvm"] = ".".join(map(str, llvm.llvm_version_info))
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _processor(target: Target, root: Path) -> Processor:

@@ -28,7 +28,7 @@ from tilewright.base.settings import PREFIX
 from tilewright.base.superopt import Superopt
 from tilewright.compilation import Options, ScheduledKernel
 from tilewright.frontend.api import InMemory, Part, Source
-from tilewright.insight.doctor import versions
+from tilewright.insight.versions import versions
 
 README = "README.md"
 PROGRAM = "program.txt"
