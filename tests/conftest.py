@@ -4,6 +4,7 @@ import gc
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -51,6 +52,15 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases are drawn by their names, so that parameters are not taken at a stride."""
+    for item in items:
+        share = item.get_closest_marker("share")
+        if share is not None and crc32(item.nodeid.encode()) % share.args[0]:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

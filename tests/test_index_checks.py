@@ -116,6 +116,7 @@ CASES = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("case", "is_free"), [(case, is_free) for case in CASES for is_free in (False, True) if case.free or not is_free]
 )
@@ -133,6 +134,7 @@ def test_an_index_out_of_range_names_node_index_and_extent(case: Case, is_free: 
     assert isinstance(caught.value, BadInput)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_all_that_is_in_range_is_computed(case: Case) -> None:
     """At both ends of the range; against ONNX Runtime, where it has the operator, and the evaluator of te programs."""
@@ -146,6 +148,7 @@ def test_all_that_is_in_range_is_computed(case: Case) -> None:
             np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_without_checks_the_nearest_is_taken(case: Case) -> None:
     """What is out of range is as its nearest neighbour within; and the mode that checks all accesses finds no fault."""

@@ -52,6 +52,7 @@ def calls_for(family: str, count: int) -> int:
     return calls[0]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "family",
     [
@@ -66,6 +67,7 @@ def test_work_grows_with_nodes(family: str) -> None:
     assert calls_for(family, 2 * count) <= 2.5 * calls_for(family, count)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("family", SHARING)
 def test_programs_of_shared_values_grow_with_nodes(family: str) -> None:
     """Written out as a tree, 64 nodes would be far more than the atoms of this machine."""

@@ -45,6 +45,7 @@ def as_written(seed: int) -> Sequence[Array] | None:
         return None
 
 
+@pytest.mark.share(3)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("seed", SEEDS)

@@ -59,6 +59,7 @@ def _check(model: onnx.ModelProto, first: int) -> bool:
     return found is not None
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_code_does_not_depend_on_names(shard: int) -> None:
     """Each operator under other names: together they have all that are hostile."""
@@ -67,6 +68,7 @@ def test_code_does_not_depend_on_names(shard: int) -> None:
     assert sum(compiled) >= FEWEST
 
 
+@pytest.mark.share(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_code_of_any_model_does_not_depend_on_any_name(shard: int) -> None:
@@ -77,6 +79,7 @@ def test_code_of_any_model_does_not_depend_on_any_name(shard: int) -> None:
             _check(models[0], first)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_code_of_random_graphs_does_not_depend_on_names(seed: int) -> None:
     model = generate(seed).model()

@@ -49,6 +49,7 @@ ACTIVATIONS: list[tuple[str, dict[str, object], int]] = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize(("op", "attributes", "opset"), ACTIVATIONS)
 def test_activation(op: str, attributes: dict[str, object], opset: int, dtype: type) -> None:
@@ -132,6 +133,7 @@ CASES = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_elementwise(case: NodeCase) -> None:
     check(case)
@@ -153,6 +155,7 @@ def _power(base: int, exponent: int, dtype: type) -> int:
     return value - modulus if value > np.iinfo(dtype).max else value
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("exponent_type", INTEGERS)
 @pytest.mark.parametrize("base_type", INTEGERS)
 def test_integer_powers_of_all_pairs_of_dtypes(base_type: type, exponent_type: type) -> None:

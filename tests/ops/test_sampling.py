@@ -140,6 +140,7 @@ INTEGERS = [
 DEFORMED = [(1, 2, 4, 4), (2, 2, 3, 3)]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", [*SAMPLED, *INTEGERS], ids=str)
 def test_against_the_oracle(case: NodeCase) -> None:
     check(case)

@@ -115,6 +115,7 @@ POOLS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", [*CONVOLUTIONS, *TRANSPOSED, *POOLS, *INDICES, *UNPOOLED, *NORMS], ids=str)
 def test_against_onnxruntime(case: NodeCase) -> None:
     check(case)

@@ -161,6 +161,7 @@ def cases() -> Iterator[Case]:
     yield Case(21, 160, 144, bits=8, size=64, attributes={"accuracy_level": 4}, zeros="floats", seed=12, is_open=True)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_matmul_n_bits(case: Case) -> None:
     case.check()

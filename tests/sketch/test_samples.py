@@ -51,6 +51,7 @@ def test_forty_computations() -> None:
     assert len(set(NAMES)) == len(NAMES) >= 40
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_samples(name: str) -> None:
     """Some are scheduled, one is built."""

@@ -95,6 +95,7 @@ def check(value: Expr, buffers: list[Buffer], feeds: dict[str, Array], expected:
 KINDS = [LoopKind.SERIAL, LoopKind.VECTORIZED]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_binary(dtype: DType, kind: LoopKind) -> None:
@@ -136,6 +137,7 @@ def test_integer_power_of_a_literal(dtype: DType, exponent: int) -> None:
         check(value, [a], feeds, expected, LoopKind.VECTORIZED)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_exact_unary(dtype: DType, kind: LoopKind) -> None:
@@ -150,6 +152,7 @@ def test_exact_unary(dtype: DType, kind: LoopKind) -> None:
             check(value, [a], feeds, evaluate_unary(op, feeds["a"]), kind)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_cast(dtype: DType, kind: LoopKind) -> None:

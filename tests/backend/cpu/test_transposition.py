@@ -24,6 +24,7 @@ def box(rows: int, lanes: int, body: Stmt) -> Loop:
     return Loop(row, const(rows), Loop(lane, const(lanes), body, LoopKind.VECTORIZED), LoopKind.UNROLLED)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64, dtypes.f16, dtypes.u8, dtypes.boolean])
 @pytest.mark.parametrize("lanes", [4, 8, 9, 15, 16, 32])
 def test_boxes_of_all_sizes(dtype: DType, lanes: int) -> None:

@@ -215,6 +215,7 @@ def test_two_operands(function: MathFunction, dtype: DType) -> None:
     check(function, kernel(function, dtype, 8)(a, b), reference(function, a, b), LIMIT_F64, a, b)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("dtype", [f32, f64])
 @pytest.mark.parametrize("function", list(F))
 def test_any_number_of_lanes_gives_the_same_bits(function: MathFunction, dtype: DType) -> None:
