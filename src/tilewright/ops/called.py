@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
@@ -29,12 +30,20 @@ class TensorType:
 Call: TypeAlias = Callable[[Sequence[Array]], Sequence[object]]
 
 
+class Caller(Enum):
+    """What computes the results of such a function."""
+
+    PYTHON = "python"
+    ACCELERATOR = "accelerator"
+
+
 @dataclass(frozen=True, slots=True)
 class CalledOperator(HostOperator):
-    """A function of arrays; ``results``: the types of what it returns."""
+    """A function of arrays; ``results``: the types of what it returns; ``by``: what computes them."""
 
     call: Call = tuple
     results: tuple[TensorType, ...] = ()
+    by: Caller = Caller.PYTHON
 
     def __hash__(self) -> int:
         return hash(self.name)
