@@ -180,3 +180,36 @@ def image(proto: onnx.ModelProto, seed: int = 1) -> NDArray[np.float32]:
 
 def with_spread(signal: Signal, spread: float) -> Signal:
     return replace(signal, spread=spread)
+
+
+def resnet18(size: int = 224, seed: int = 0) -> onnx.ModelProto:
+    """All layers of ResNet-18 (He et al., 2015)."""
+    net = Writer(seed)
+    x = net.input(1, 3, size, size)
+    h = net.pooled(net.convolution(x, 64, 7, 2))
+    for filters in (64, 128, 256, 512):
+        for block in range(2):
+            stride = 2 if filters > 64 and block == 0 else 1
+            first = net.convolution(h, filters, 3, stride)
+            second = net.convolution(first, filters, 3, activation="")
+            past = h if h.shape == second.shape else net.convolution(h, filters, 1, stride, activation="")
+            h = net.addition(second, past)
+    return net.model(x, net.classes(net.mean(h), 1000))
+
+
+def mobilenet_v2(size: int = 224, seed: int = 0) -> onnx.ModelProto:
+    """All layers of MobileNet-V2 (Sandler et al., 2018)."""
+    net = Writer(seed)
+    x = net.input(1, 3, size, size)
+    h = net.convolution(x, 32, 3, 2, activation="Clip")
+    stages = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    for expansion, filters, blocks, first_stride in stages:
+        for block in range(blocks):
+            stride = first_stride if block == 0 else 1
+            channels = expansion * h.shape[1]
+            wide = h if expansion == 1 else net.convolution(h, channels, 1, activation="Clip")
+            deep = net.convolution(wide, channels, 3, stride, activation="Clip", group=channels)
+            narrow = net.convolution(deep, filters, 1, activation="")
+            h = net.addition(narrow, h, "", up=0) if narrow.shape == h.shape else narrow
+    last = net.convolution(h, 1280, 1, activation="Clip")
+    return net.model(x, net.classes(net.mean(last), 1000))

@@ -20,7 +20,7 @@ from tilewright.offload.accelerator import Accelerator, Placing
 from tilewright.offload.device import timed
 from tilewright.offload.region import packed, region_of, tiling_of, unpacked, work_of
 from tilewright.offload.units import Image, Product, Unit, image_of
-from tilewright.passes.choose import choose
+from tilewright.superopt.costs.kernel_model import KernelCosts
 
 CPU_CYCLES_PER_US = 3000.0
 """An assumption: targets do not say their clock. Only used where times are not measured."""
@@ -74,10 +74,9 @@ class Costs:
         return self._kept[key]
 
     def _estimated(self, graph: Graph) -> float:
-        options = self.options
-        made = prepare(graph, math=options.math)
-        choices = choose(made, options.target, options.math, alternatives=options.alternatives)
-        return choices.cycles / CPU_CYCLES_PER_US
+        options, made = self.options, prepare(graph, math=self.options.math)
+        costs = KernelCosts.of(made, options.target, options.math, options.bounds, options.alternatives)
+        return costs.of_graph(made) / CPU_CYCLES_PER_US
 
     def _measured(self, graph: Graph) -> float:
         executable = compile_graph(graph, self.options, self.services).executable

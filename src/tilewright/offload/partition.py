@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import i8
+from tilewright.base.errors import Unsupported
 from tilewright.compilation import Options, Services
 from tilewright.graph import Graph, Node, Value, verify
 from tilewright.offload.accelerator import Accelerator, Placing
@@ -22,6 +23,7 @@ from tilewright.offload.units import Product, Unit
 from tilewright.ops import Trait
 from tilewright.ops.called import CalledOperator, Caller, TensorType, called
 from tilewright.passes.normalize import normalize
+from tilewright.passes.parts import is_cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,12 @@ class Offloading:
 
 
 def split(graph: Graph, accelerator: Accelerator, options: Options, services: Services) -> Split:
-    """``graph`` with its regions."""
+    """``graph`` with its regions. Raises ``Unsupported`` for a model in stages."""
+    if is_cut(graph):
+        raise Unsupported(
+            "accelerator=: a model in stages can't be split: shapes in it depend on data, or Python functions compute "
+            "operators; leave accelerator= out"
+        )
     graph = normalize(graph, kept=Trait.WIDENS)
     found = find_units(graph)
     fitting, stays = _fitting(found.units, accelerator)
