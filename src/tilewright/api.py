@@ -119,9 +119,9 @@ def compile(
     ``IndexOutOfRange``, or with ``"off"`` the nearest valid one is used (``base.checks``). ``threads``: maximum per
     call; by default all that this process may use. ``backend``: a back end, or its name (``backend.choice``); only
     models of ``"cpu"`` can be saved and are cached. ``accelerator``: computes parts of a quantized model, as
-    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``). ``isolate``: compile in a separate process with time and memory
-    limits (``isolation``), for untrusted models; ``explain`` and ``compare`` are then unavailable. ``listener`` gets
-    progress events (``base.events``).
+    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``). ``isolate``: compile in a separate
+    process with time and memory limits (``isolation``), for untrusted models; ``explain`` and ``compare`` are then
+    unavailable. ``listener`` gets progress events (``base.events``).
 
     Models compiled before are loaded from a cache (``model_cache``), which verifies them.
 
@@ -162,7 +162,9 @@ def compile(
     _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
     if offloading is not None and (isolate or options.backend != CPU):
-        raise BadInput("accelerator= splits a model between this process's CPU and a device: leave isolate= and backend= out")
+        raise BadInput(
+            "accelerator= splits a model between this process's CPU and a device: leave isolate= and backend= out"
+        )
     if isolate:
         if frontends or operators or alternatives or rules:
             raise BadInput(

@@ -39,7 +39,9 @@ def random_product(random: Random, data: Value, name: str, filters: int) -> Prod
     shifts = usual + (numbers.integers(-2, 3, filters) if random.random() < 0.6 else np.zeros(filters, np.int64))
     if random.random() < 0.3:
         shifts[0] = random.choice((-2, 0, 30))
-    rounding = Rounding(numbers.integers(-5000, 5000, filters), shifts, random.choice((-128, 0)), random.choice((127, 90)))
+    rounding = Rounding(
+        numbers.integers(-5000, 5000, filters), shifts, random.choice((-128, 0)), random.choice((127, 90))
+    )
     result = value(name, *((1, filters, rows.outputs, columns.outputs) if len(shape) == 4 else (shape[0], filters)))
     return Product(_nodes(result), data, result, rows, columns, weights, rounding)
 

@@ -7,7 +7,9 @@ from random import Random
 from tilewright.offload.cut import Passing, cheapest
 
 
-def cost(chosen: frozenset[int], offloaded: dict[int, float], kept: dict[int, float], values: Sequence[Passing]) -> float:
+def cost(
+    chosen: frozenset[int], offloaded: dict[int, float], kept: dict[int, float], values: Sequence[Passing]
+) -> float:
     own = sum((offloaded if item in chosen else kept)[item] for item in offloaded)
     passed = (v for v in values if len({item in chosen for item in (v.maker, *v.readers)}) == 2)
     return own + sum(value.cost for value in passed)

@@ -40,13 +40,14 @@ def alone(proto: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return np.asarray(tilewright.compile(proto, threads=1).run(None, {"x": x})[0])
 
 
-@pytest.mark.parametrize("make", [residual, inverted])
+@pytest.mark.parametrize("make", [residual, pytest.param(inverted, marks=pytest.mark.slow)])
 def test_bits_are_those_of_the_cpu(make: Callable[[], onnx.ModelProto]) -> None:
     proto, model = make(), made(make)
+    cpu = tilewright.compile(proto, threads=1)
     for seed in range(2):
         x = image(proto, seed)
         (found,) = model.run(None, {"x": x})
-        assert np.array_equal(found, alone(proto, x))
+        assert np.array_equal(found, cpu.run(None, {"x": x})[0])
         (theirs,) = run_onnxruntime(proto, {"x": x})
         assert np.allclose(found, theirs, rtol=1e-6)
     assert len(np.unique(found)) == found.size
@@ -60,41 +61,49 @@ def test_values_stay_between_layers() -> None:
     assert [(len(stage.reads), len(stage.makes)) for stage in stages] == [(1, 1)]
 
 
+@pytest.mark.slow
 def test_what_stays_on_the_cpu_is_computed_in_integers() -> None:
     """Weights are dequantized in the part that reads them, where they and what reads them become one operator."""
     kernels = made(inverted).explain().kernels
     depthwise = [kernel for kernel in kernels if any("ChannelConvolution" in name for name in kernel.operators)]
     assert len(depthwise) == 3 or not any("i8" in kernel.types and "Conv" in kernel.operators for kernel in kernels)
-    assert not any(kernel.kernel.startswith("part0.") and "f32" == kernel.types[-1] for kernel in kernels)
+    assert not any(kernel.kernel.startswith("part0.") and kernel.types[-1] == "f32" for kernel in kernels)
 
 
 def test_devices_are_exchanged() -> None:
-    proto = residual()
-    x, opened = image(proto), list[int]()
+    net = Writer()
+    x = net.input(1, 4, 6, 6)
+    proto = net.model(x, net.convolution(net.convolution(x, 6), 4))
+    feed, opened = image(proto), list[int]()
 
     def connect(size: int) -> SimulatedDevice:
         opened.append(size)
         return SimulatedDevice(VTA, size)
 
-    want = alone(proto, x)
+    want = alone(proto, feed)
     for accelerator in (replace(ALWAYS, connect=connect), "vta,large,always", "vta,cycles,always,osdi"):
         model = split(proto, accelerator)
-        assert np.array_equal(model.run(None, {"x": x})[0], want)
+        assert np.array_equal(model.run(None, {"x": feed})[0], want)
     assert len(opened) == 1
     reports = [report for report in model.last_reports.values() if report.cycles is not None]
-    assert len(reports) == len(model.regions) == 3
+    assert len(reports) == len(model.regions) == 1
 
 
 def test_a_fast_accelerator_is_worth_it_and_a_slow_one_is_not() -> None:
-    """Cheap to reach it is not: what passes takes time whatever its clock is."""
-    proto = residual(40, 64)
+    """What passes takes time, whatever its clock is."""
+    net = Writer()
+    x = h = net.input(1, 128, 28, 28)
+    for _ in range(3):
+        h = net.convolution(h, 128)
+    proto = net.model(x, net.addition(h, x))
     fast = split(proto, Accelerator(replace(VTA, name="fast", clock_mhz=1_000_000)))
     slow = split(proto, "vta")
+    assert len(fast.regions) == 1
     assert not slow.regions
-    assert len(slow.stays) == 10
+    assert len(slow.stays) == 4
     assert "us on the accelerator" in slow.stays[0].reason
-    x = image(proto)
-    assert np.array_equal(slow.run(None, {"x": x})[0], fast.run(None, {"x": x})[0])
+    feeds = {"x": image(proto)}
+    assert np.array_equal(slow.run(None, feeds)[0], fast.run(None, feeds)[0])
 
 
 def test_explain_tells_the_split() -> None:
@@ -103,7 +112,9 @@ def test_explain_tells_the_split() -> None:
     assert [finding.subject for finding in regions] == ["accelerator0", "accelerator1", "accelerator2"]
     assert "cycles" in regions[0].reason and "bytes loaded" in regions[0].reason
     stays = [finding for finding in found.findings if finding.kind == "not accelerated"]
-    assert [finding.reason for finding in stays] == ["its result is not only quantized: the accelerator stores bytes, no sums"]
+    assert [finding.reason for finding in stays] == [
+        "its result is not only quantized: the accelerator stores bytes, no sums"
+    ]
     fates = {row.node: row.fate for row in found.nodes}
     assert sum(fate == "accelerator" for fate in fates.values()) > 9 and "python" not in fates.values()
 
@@ -206,6 +217,7 @@ def test_other_devices_are_refused() -> None:
         tilewright.compile(onnx.helper.make_model(graph, ir_version=10), accelerator="vta")
 
 
+@pytest.mark.slow
 def test_what_quantize_makes_is_offloaded() -> None:
     """All but the grouped convolution, and the last layer."""
     data = {"x": normal(20, 8, 3, 10, 10)}

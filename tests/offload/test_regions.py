@@ -85,17 +85,3 @@ def test_a_stopwatch_counts_what_a_run_takes() -> None:
         assert found.counters == report.counters
         assert found.cycles is not None and report.cycles is not None
         assert found.cycles.total == report.cycles.total
-
-
-@pytest.mark.slow
-def test_two_layers_as_hardware() -> None:
-    pytest.importorskip("amaranth")
-    from tilewright.backend.vta.rtl import TINY, RtlDevice
-
-    random = Random(2)
-    first = random_product(random, value("x", 1, 5, 4, 4), "first", 6)
-    second = random_product(random, first.result, "second", 6)
-    added = random_addition(random, (second.result, second.result), "sum")
-    region = of((first, second, added), TINY)
-    run(region, RtlDevice(TINY), 0)
-    run(region, SimulatedDevice(TINY), 0)

@@ -31,7 +31,9 @@ def sums_near(shifts: NDArray[np.int64], seed: int) -> Numbers:
     """All near 0, ties and numbers beside them, and random ones; a row for each."""
     random = np.random.default_rng(seed)
     halves = np.left_shift(1, np.clip(shifts - 1, 0, 21))
-    ties = halves * (2 * random.integers(-200, 200, (400, len(shifts))) + 1) + random.integers(-1, 2, (400, len(shifts)))
+    ties = halves * (2 * random.integers(-200, 200, (400, len(shifts))) + 1) + random.integers(
+        -1, 2, (400, len(shifts))
+    )
     near, far = np.arange(-300, 300)[:, None] + 0 * shifts, random.integers(-(1 << 23), 1 << 23, (400, len(shifts)))
     return np.concatenate([np.clip(ties, -(1 << 23), 1 << 23), near, far]).astype(np.int32)
 

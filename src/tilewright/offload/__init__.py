@@ -1,7 +1,7 @@
 """One model, two devices: a quantized graph is split between the CPU and an accelerator (``backend/vta``).
 
-In: a graph with ``QuantizeLinear`` and ``DequantizeLinear`` whose scales are powers of two. Out: a graph with a node for
-each *region*, which the accelerator computes bit by bit as the CPU does; between them are native parts. ::
+In: a graph with ``QuantizeLinear`` and ``DequantizeLinear`` whose scales are powers of two. Out: a graph with a node
+for each *region*, which the accelerator computes bit by bit as the CPU does; between them are native parts. ::
 
     accelerator    which one, what is given to it, what runs its programs
     units          what is computed as a whole: products, additions

@@ -1,12 +1,12 @@
 """``Accelerator``: which one computes parts of a model, what is given to it, and the device that runs it.
 
-    tilewright.compile(model, accelerator="vta")
-    tilewright.compile(model, accelerator="vta,large,always,cycles")
-    tilewright.compile(model, accelerator=Accelerator(config, connect=my_driver))
+tilewright.compile(model, accelerator="vta")
+tilewright.compile(model, accelerator="vta,large,always,cycles")
+tilewright.compile(model, accelerator=Accelerator(config, connect=my_driver))
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tilewright.backend.vta.config import PRESETS, VTA, Config
@@ -57,15 +57,15 @@ class Accelerator:
     config: Config = VTA
     placing: Placing = Placing.COST
     kind: Kind = Kind.FUNCTIONAL
-    timing: Timing = Timing()
+    timing: Timing = field(default_factory=Timing)
     connect: Connect | None = None
 
     def __post_init__(self) -> None:
         config = self.config
         if config.batch != 1 or config.block_in != config.block_out:
             raise BadInput(
-                f"{config.name}: batch={config.batch}, block_in={config.block_in}, block_out={config.block_out}; models "
-                "are split for accelerators with batch=1 and equal blocks"
+                f"{config.name}: batch={config.batch}, block_in={config.block_in}, block_out={config.block_out}; "
+                "models are split for accelerators with batch=1 and equal blocks"
             )
         if (config.inp_bits, config.wgt_bits, config.out_bits) != (8, 8, 8):
             raise BadInput(f"{config.name}: models are split for accelerators of bytes: inp, wgt and out of 8 bits")

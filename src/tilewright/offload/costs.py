@@ -97,7 +97,9 @@ class Costs:
         config = self.accelerator.config
         if self.accelerator.placing is not Placing.MEASURED:
             return image.bytes(config) / PACKED_BYTES_PER_US
-        shape = (image.width, image.channels) if len(value.shape) == 2 else (1, image.channels, image.height, image.width)
+        shape = (
+            (image.width, image.channels) if len(value.shape) == 2 else (1, image.channels, image.height, image.width)
+        )
         array = np.zeros(shape, np.int8)
         tiles = packed(array, config)
         return max(_microseconds(lambda: packed(array, config)), _microseconds(lambda: unpacked(tiles, value)))

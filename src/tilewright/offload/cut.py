@@ -7,10 +7,12 @@ all its readers. Without limits on what fits together, the minimum of the sum is
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import inf
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 Item: TypeAlias = Hashable
+Key = TypeVar("Key", bound=Hashable)
 _HERE, _THERE = object(), object()
 """The terminals: items that end up with ``_HERE`` are offloaded."""
 
@@ -24,7 +26,7 @@ class Passing:
     cost: float
 
 
-def cheapest(offloaded: Mapping[Item, float], kept: Mapping[Item, float], values: Sequence[Passing]) -> frozenset[Item]:
+def cheapest(offloaded: Mapping[Key, float], kept: Mapping[Key, float], values: Sequence[Passing]) -> frozenset[Key]:
     """The items to offload. ``offloaded`` and ``kept``: the cost of each item, where it is offloaded or not.
 
     Of several cheapest splits, the one that offloads least.
@@ -43,7 +45,8 @@ def cheapest(offloaded: Mapping[Item, float], kept: Mapping[Item, float], values
             network.add(out, reader, inf)
             network.add(reader, back, inf)
     network.saturate()
-    return frozenset(network.reached().keys() & offloaded.keys())
+    reached = network.reached()
+    return frozenset(item for item in offloaded if item in reached)
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class _Network:
     def saturate(self) -> None:
         """Send as much as possible, each time over the fewest edges (Edmonds and Karp, 1972)."""
         while (path := self._path()) is not None:
-            edges = list(zip(path, path[1:], strict=False))
+            edges = list(pairwise(path))
             amount = min(self.left[start][end] for start, end in edges)
             for start, end in edges:
                 self.left[start][end] -= amount

@@ -5,6 +5,7 @@ It is a model in stages (``staged``): a stage is a native part, or a region that
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.driver import Report
@@ -67,12 +68,16 @@ class AcceleratedModel(StagedModel):
         last = self._split.device.last
         return {name: last[region] for name, region in self._split.regions.items() if region in last}
 
+    def emit(self, *_: object, **_named: object) -> NoReturn:
+        """Raises ``Unsupported``."""
+        raise Unsupported("what ships without Python runs on the CPU alone; leave accelerator= out")
+
     def _stages(self) -> artifact.Stages:
         """Raises ``Unsupported`` if the accelerator computes anything."""
         if self._split.regions:
             raise Unsupported(
-                f"the model can't be saved: parts of it are programs for {self._split.accelerator}, and an artifact holds "
-                "native code only; compile it where the device is, or leave accelerator= out"
+                f"the model can't be saved: parts of it are programs for {self._split.accelerator}, and an artifact "
+                "holds native code only; compile it where the device is, or leave accelerator= out"
             )
         return super()._stages()
 

@@ -9,6 +9,7 @@ stays on the CPU, with the reason.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import frexp, inf, ldexp
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +147,9 @@ class _Index:
         zero = (*node.inputs, None)[2]
         is_zero = zero is None or (zero in self.constants and not self.constants[zero].any())
         if not is_signed or not is_zero:
-            raise _StaysError("its bytes have no sign, or a zero point; tilewright quantize --activations i8 makes others")
+            raise _StaysError(
+                "its bytes have no sign, or a zero point; tilewright quantize --activations i8 makes others"
+            )
 
     def _exponent(self, node: Node) -> int:
         """Of the one scale of a node that quantizes or dequantizes."""
@@ -230,7 +233,9 @@ class _Index:
             elif reader.op.name == "Clip" and (limits := self.limits(reader)) is not None:
                 ending.limit(*limits)
             elif reader.op.name == "QuantizeLinear":
-                self._require_signed(value.dtype == i8 and dict(reader.attributes).get("precision") in (None, f32), reader)
+                self._require_signed(
+                    value.dtype == i8 and dict(reader.attributes).get("precision") in (None, f32), reader
+                )
                 ending.exponent = self._exponent(reader)
                 return ending
             else:
@@ -295,9 +300,11 @@ def _window(node: Node, image: Image, weights: NDArray[np.int8]) -> tuple[Axis, 
 def _integers(value: object) -> tuple[int, ...] | None:
     if value is None:
         return None
-    if not isinstance(value, tuple | list) or not all(isinstance(item, int) for item in value):
+    items = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+    found = tuple(item for item in items if isinstance(item, int))
+    if not found or len(found) < len(items):
         raise _StaysError("its window depends on run-time extents")
-    return tuple(int(item) for item in value)
+    return found
 
 
 def _matrix(node: Node, index: _Index) -> tuple[NDArray[np.int8], NDArray[np.int64]]:

@@ -1,9 +1,9 @@
 """How ALU divides sums by powers of two as the CPU does: to the nearest integer, ties to even, saturated.
 
-``SHR`` rounds down, and adding a half first rounds ties up. So ``r = (x + 2^(s-1)) >> s`` is right except for ties, where
-it must be even: if ``r`` is odd, 1 is subtracted before the shift, which changes it exactly if it was a tie. Bit ``s`` of
-``x + 2^(s-1)`` tells whether ``r`` is odd: shifted to the sign, and back over all bits, it is -1 or 0. That takes a
-second tile beside each tile of sums, the *spare*.
+``SHR`` rounds down, and adding a half first rounds ties up. So ``r = (x + 2^(s-1)) >> s`` is right except for ties,
+where it must be even: if ``r`` is odd, 1 is subtracted before the shift, which changes it exactly if it was a tie. Bit
+``s`` of ``x + 2^(s-1)`` tells whether ``r`` is odd: shifted to the sign, and back over all bits, it is -1 or 0. That
+takes a second tile beside each tile of sums, the *spare*.
 
 ``steps`` is the sequence as data: a program records it for its tiles, a test runs it on numbers.
 """

@@ -84,9 +84,9 @@ def _parts(extent: int) -> tuple[int, ...]:
 
 def estimate(work: Work, tiling: Tiling, config: Config, timing: Timing) -> float:
     """About how many cycles it takes: loads, arithmetic and stores add up, or overlap with two threads."""
-    tiles = (
-        -(-work.rows.outputs // tiling.rows) * -(-work.columns.outputs // tiling.columns)
-    ) * -(-work.filters // tiling.filters)
+    tiles = (-(-work.rows.outputs // tiling.rows) * -(-work.columns.outputs // tiling.columns)) * -(
+        -work.filters // tiling.filters
+    )
     stages = tiles * -(-work.channels // tiling.channels)
     wanted = needed(work, tiling)
     moved = (wanted[pad] // tiling.threads * config.tile_bytes(pad) for pad in (Scratchpad.INP, Scratchpad.WGT))

@@ -56,7 +56,8 @@ class CalledOperator(HostOperator):
         try:
             found = self.call([_read_only(array) for array in arrays])
         except Exception as error:
-            error.add_note(f"{place}: raised by the Python function of the operator {self.name}")
+            what = "the Python function of the operator" if self.by is Caller.PYTHON else "the device that runs"
+            error.add_note(f"{place}: raised by {what} {self.name}")
             raise
         made = [np.ascontiguousarray(one) for one in found]
         if len(made) != len(self.results) or not all(map(_has, made, self.results)):

@@ -110,10 +110,10 @@ def _of_constants(graph: Graph, levels: Mapping[Node, int]) -> Mapping[Node, int
     quantized weight."""
     known, found = set(graph.constants), list[Node]()
     for node in graph.nodes:
-        if known.issuperset(value for value in node.inputs if value is not None):
-            if not isinstance(node.op, HostOperator) and not _needed(node):
-                known.update(node.outputs)
-                found.append(node)
+        is_constant = known.issuperset(value for value in node.inputs if value is not None)
+        if is_constant and not isinstance(node.op, HostOperator) and not _needed(node):
+            known.update(node.outputs)
+            found.append(node)
     moved, consumers = dict[Node, int](), graph.consumers()
     for node in reversed(found):
         readers = [reader for value in node.outputs for reader in consumers.get(value, ())]
