@@ -38,9 +38,13 @@ class Offload(CalledOperator):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """A graph with a node for each region, the device that they share, and why other nodes stay on the CPU."""
+    """A graph with a node for each region, the device that they share, and why other nodes stay on the CPU.
+
+    ``source``: the graph that was split, whose nodes the units name.
+    """
 
     graph: Graph
+    source: Graph
     accelerator: Accelerator
     device: Device
     regions: Mapping[str, Region]
@@ -85,7 +89,7 @@ def split(graph: Graph, accelerator: Accelerator, options: Options, services: Se
     verify(made)
     order = {node.source or node.outputs[0].name: at for at, node in enumerate(graph.nodes)}
     told = sorted((*found.stays, *stays), key=lambda item: order[item.place])
-    return Split(made, accelerator, device, regions, tuple(told))
+    return Split(made, graph, accelerator, device, regions, tuple(told))
 
 
 def _fitting(units: Sequence[Unit], accelerator: Accelerator) -> tuple[tuple[Unit, ...], tuple[Stays, ...]]:
