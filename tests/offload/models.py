@@ -1,7 +1,7 @@
 """Quantized networks (QDQ) whose scales are powers of two, with random weights; and what NumPy makes of layers."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
@@ -176,10 +176,6 @@ def image(proto: onnx.ModelProto, seed: int = 1) -> NDArray[np.float32]:
     """A random input."""
     shape = [dim.dim_value for dim in proto.graph.input[0].type.tensor_type.shape.dim]
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
-
-
-def with_spread(signal: Signal, spread: float) -> Signal:
-    return replace(signal, spread=spread)
 
 
 def resnet18(size: int = 224, seed: int = 0) -> onnx.ModelProto:

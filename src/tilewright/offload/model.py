@@ -15,8 +15,9 @@ from tilewright.base.errors import BadInput, Unsupported
 from tilewright.insight.explain import Explanation, Finding, NodeFate
 from tilewright.offload.device import timed
 from tilewright.offload.partition import Split
-from tilewright.offload.recognize import Stays, sources
+from tilewright.offload.recognize import Stays
 from tilewright.offload.region import Region
+from tilewright.offload.units import sources
 from tilewright.ops.called import Caller
 from tilewright.runtime import artifact
 from tilewright.staged import StagedModel, Whole
@@ -85,7 +86,7 @@ class AcceleratedModel(StagedModel):
     def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:
         """As the base, with a finding for each region, and for each node that could be in one and is not."""
         found = super().explain(places, records)
-        fates = {place: name for name, region in self._split.regions.items() for place in sources(iter(region.units))}
+        fates = {place: name for name, region in self._split.regions.items() for place in sources(region.units)}
         computed = (NodeFate(place, Caller.ACCELERATOR.value, (name,)) for place, name in fates.items())
         others = (row for row in found.nodes if row.node not in fates and row.node not in self._split.regions)
         return replace(found, nodes=(*computed, *others), findings=(*self._told(), *found.findings))

@@ -17,9 +17,9 @@ from tilewright.offload.accelerator import Accelerator, Placing
 from tilewright.offload.costs import Costs
 from tilewright.offload.cut import Passing, cheapest
 from tilewright.offload.device import Device
-from tilewright.offload.recognize import Stays, find_units, shape_of
+from tilewright.offload.recognize import Stays, find_units
 from tilewright.offload.region import Region, region_of, tiling_of
-from tilewright.offload.units import Product, Unit
+from tilewright.offload.units import Product, Unit, shape_of
 from tilewright.ops import Trait
 from tilewright.ops.called import CalledOperator, Caller, TensorType, called
 from tilewright.passes.normalize import normalize

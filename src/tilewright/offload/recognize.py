@@ -6,7 +6,7 @@ Then quantizing is a rounding shift, for which ALU has the operations (``roundin
 stays on the CPU, with the reason.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import frexp, inf, ldexp
 from typing import cast
@@ -18,7 +18,6 @@ from tilewright.base.dtypes import f32, i8
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.offload.rounding import MOST_SHIFT, Rounding
 from tilewright.offload.units import Addition, Axis, Image, Product, Unit, image_of
-from tilewright.ops.shapes import static
 
 LEAST, MOST = -128, 127
 _EXACT = 1 << 24
@@ -372,16 +371,3 @@ def _addition(node: Node, index: _Index) -> Addition:
     low, high = ending.bytes()
     nodes = (node, *ending.nodes)
     return Addition(nodes, (first.value, second.value), ending.result, left, shift, low, high)
-
-
-def shape_of(value: Value) -> tuple[int, ...]:
-    """The shape of an operand or result of a unit."""
-    shape = static(value.shape)
-    assert shape is not None, "units have known shapes"
-    return shape
-
-
-def sources(units: Iterator[Unit]) -> Iterator[str]:
-    """The nodes of the model that units take the place of."""
-    for unit in units:
-        yield from (node.source for node in unit.nodes if node.source)

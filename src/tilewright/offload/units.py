@@ -6,6 +6,7 @@ image of channels: ``[1, channels, height, width]``, or the rows ``[width, chann
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -105,11 +106,6 @@ class Product:
         """The node of the model."""
         return self.nodes[0].source or self.nodes[0].outputs[0].name
 
-    @property
-    def multiply_adds(self) -> int:
-        """Of the model, without those of filled blocks."""
-        return self.rows.outputs * self.columns.outputs * self.weights.size
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
@@ -135,3 +131,16 @@ class Addition:
 
 
 Unit: TypeAlias = Product | Addition
+
+
+def shape_of(value: Value) -> tuple[int, ...]:
+    """The shape of an operand or result of a unit."""
+    shape = static(value.shape)
+    assert shape is not None, "units have known shapes"
+    return shape
+
+
+def sources(units: Iterable[Unit]) -> Iterator[str]:
+    """The nodes of the model that units take the place of."""
+    for unit in units:
+        yield from (node.source for node in unit.nodes if node.source)
