@@ -6,7 +6,8 @@ the cycle simulator gives with one and two virtual threads, in GOPS at the confi
 is two operations; and the share of cycles in which the matrix unit multiplied. Each program is scheduled by hand
 (`backend/vta/convolution.py`), checked for hazards, and run on random numbers; its result is compared with NumPy's.
 Nothing is timed: cycles are those of a model, whose constants are in `backend/vta/cycles.py`. `--rtl FILE` writes the
-configuration's hardware as Verilog instead.
+configuration's hardware as Verilog instead. `--model FILE` takes the layers of a quantized model, beside the CPU
+(`vta_model.py`).
 """
 
 import argparse
@@ -160,11 +161,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--bus", type=int, default=Timing().bus_bytes, help="bytes in a cycle, default %(default)s")
     parser.add_argument("--layers", default=",".join(LAYERS), help="default %(default)s")
     parser.add_argument("--rtl", type=Path, metavar="FILE", help="write Verilog to FILE, and run nothing")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="the layers of a quantized model, beside the CPU")
     options = parser.parse_args(arguments)
     if options.rtl is not None:
         from tilewright.backend.vta.rtl import verilog
 
         options.rtl.write_text(verilog(PRESETS[options.config], Timing(bus_bytes=options.bus)))
+        return
+    if options.model is not None:
+        from . import vta_model
+
+        for line in vta_model.table(options.model, PRESETS[options.config], Timing(bus_bytes=options.bus)):
+            print(line, flush=True)
         return
     for line in table(options.layers.split(","), PRESETS[options.config], Timing(bus_bytes=options.bus)):
         print(line, flush=True)

@@ -46,7 +46,9 @@ from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
-from tilewright.ops.called import CalledOperator
+from tilewright.offload.accelerator import Accelerator
+from tilewright.offload.model import AcceleratedModel
+from tilewright.offload.partition import Offloading
 from tilewright.passes.alternatives import Alternative, known
 from tilewright.passes.parts import Place, bodies_of, is_cut, parts
 from tilewright.runtime.abi import MAX_THREADS
@@ -54,7 +56,7 @@ from tilewright.runtime.artifact import Artifact, Build
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.sizing import default_threads
 from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
-from tilewright.staged import StagedModel, Whole, Work
+from tilewright.staged import StagedModel, Whole, Work, calls_python
 from tilewright.superopt.prove.trust import given_rules, installed_rules
 from tilewright.target.target import Target
 from tilewright.tune.recorded import recorded, stamp
@@ -83,6 +85,7 @@ def compile(
     target: Target | str = "host",
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     backend: Backend | str = CPU,
+    accelerator: Accelerator | str | None = None,
     isolate: Isolation | bool = False,
     frontends: Sequence[FrontEnd] = (),
     operators: Sequence[OnnxOperator] = (),
@@ -115,9 +118,10 @@ def compile(
     faster graph by proven rules (``base.superopt``). ``checks``: an out-of-range index in input data makes runs raise
     ``IndexOutOfRange``, or with ``"off"`` the nearest valid one is used (``base.checks``). ``threads``: maximum per
     call; by default all that this process may use. ``backend``: a back end, or its name (``backend.choice``); only
-    models of ``"cpu"`` can be saved and are cached. ``isolate``: compile in a separate process with time and memory
-    limits (``isolation``), for untrusted models; ``explain`` and ``compare`` are then unavailable. ``listener`` gets
-    progress events (``base.events``).
+    models of ``"cpu"`` can be saved and are cached. ``accelerator``: computes parts of a quantized model, as
+    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``). ``isolate``: compile in a separate
+    process with time and memory limits (``isolation``), for untrusted models; ``explain`` and ``compare`` are then
+    unavailable. ``listener`` gets progress events (``base.events``).
 
     Models compiled before are loaded from a cache (``model_cache``), which verifies them.
 
@@ -153,9 +157,14 @@ def compile(
     given_examples = example_inputs is not None or dynamic_shapes is not None
     examples = Examples(example_inputs, dynamic_shapes) if given_examples else None
     source = opened(model, frontends, operators, examples=examples)
-    compilation = _Compilation(source, options, chosen, listener, models)
+    offloading = None if accelerator is None else Offloading(Accelerator.named(accelerator))
+    compilation = _Compilation(source, options, chosen, listener, models, offloading)
     _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
+    if offloading is not None and (isolate or options.backend != CPU):
+        raise BadInput(
+            "accelerator= splits a model between this process's CPU and a device: leave isolate= and backend= out"
+        )
     if isolate:
         if frontends or operators or alternatives or rules:
             raise BadInput(
@@ -189,6 +198,7 @@ class _Compilation:
     settings: Settings
     listener: Listener
     models: ModelCache | None
+    offloading: Offloading | None = None
 
     def here(self, shapes: Shapes, way: Dynamic) -> CompiledModel:
         """The model compiled in this process."""
@@ -217,8 +227,8 @@ class _Compilation:
         return self.recall(asked, shapes) or self.finish(self.load(shapes), shapes, asked)
 
     def ask(self, shapes: Shapes) -> Asked | None:
-        """The request to the cache of models; None without a cache, and if stages are printed."""
-        if self.models is None or self.settings.print_stages or self.options.backend != CPU:
+        """The request to the cache of models; None without a cache, with an accelerator, and if stages are printed."""
+        if self.models is None or self.settings.print_stages or self.options.backend != CPU or self.offloading:
             return None
         return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
 
@@ -278,16 +288,19 @@ class _Compilation:
         return lambda: self._make(self._unchanged(identity, shapes, place), shapes)
 
     def load(self, shapes: Shapes) -> Graph:
-        """The imported graph."""
+        """The imported graph; with an accelerator, split."""
         with self._faults_reported(shapes), seldom_collecting():
-            return self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
+            graph = self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
+            if self.offloading is None:
+                return graph
+            return self.offloading.split(graph, self.options, Services(self._kernels(), listener=self.listener)).graph
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None, place: Place = _WHOLE) -> CompiledModel:
         """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts.
 
         ``place``: of the graph, if it is a part of the model.
         """
-        if is_cut(graph):
+        if is_cut(graph) or (self.offloading is not None and place == _WHOLE):
             return self._staged(graph, shapes, asked, place)
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
@@ -309,11 +322,13 @@ class _Compilation:
         for number, step in enumerate(parts(graph)):
             bodies = [(body, place.inside(number, at)) for at, body in enumerate(bodies_of(step))]
             work.append(Work(step, tuple(self._part(body, shapes, asked, there) for body, there in bodies)))
-        called = dict.fromkeys(node.op.name for node in graph.nodes if isinstance(node.op, CalledOperator))
+        called = dict.fromkeys(node.op.name for node in graph.nodes if calls_python(node))
         if called:
             names = ", ".join(called)
             _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
-        return StagedModel(Whole(graph, self.options, self.source, work))
+        whole = Whole(graph, self.options, self.source, work)
+        found = None if self.offloading is None else self.offloading.of(graph)
+        return StagedModel(whole) if found is None else AcceleratedModel(whole, found)
 
     def _part(self, part: Graph, shapes: Shapes, asked: Asked | None, place: Place) -> CompiledModel:
         """A part of a model in stages, compiled or loaded from the cache."""

@@ -29,7 +29,7 @@ from tilewright.insight.references import Reference
 from tilewright.interface import staged_manifest
 from tilewright.measure.samples import LEAST_RUNS
 from tilewright.model import CompiledModel, Seconds, Tolerance
-from tilewright.ops.called import CalledOperator
+from tilewright.ops.called import CalledOperator, Caller
 from tilewright.ops.hosted import READ_SIZES, VIEW, WITNESS
 from tilewright.runtime import artifact
 from tilewright.runtime.loading import InMemory
@@ -60,7 +60,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class CallStage(Stage):
-    """A call of a Python function."""
+    """A call of a Python function, or of an accelerator."""
 
     node: Node
 
@@ -80,7 +80,7 @@ def _stage(work: Work, at: int) -> Stage:
     name, reads = f"{node.source} [{at}]", [value for value in node.inputs if value is not None]
     match node.op:
         case CalledOperator():
-            return CallStage(_plan(Kind.CALL, f"{node.op.name} ({Fate.PYTHON.value})", reads, node.outputs), (), node)
+            return CallStage(_plan(Kind.CALL, f"{node.op.name} ({node.op.by.value})", reads, node.outputs), (), node)
         case Branch():
             return Stage(_plan(Kind.BRANCH, name, reads, node.outputs), executables)
         case Repeat(states=states):
@@ -166,7 +166,7 @@ class StagedModel(ComposedModel):
 
     def _stages(self) -> artifact.Stages:
         """Raises ``Unsupported`` if the model calls Python functions, or if a part can't be saved."""
-        called = dict.fromkeys(node.op.name for node in self._nodes() if isinstance(node.op, CalledOperator))
+        called = dict.fromkeys(node.op.name for node in self._nodes() if calls_python(node))
         if called:
             raise Unsupported(
                 f"the model can't be saved: it calls Python functions ({', '.join(called)}), and an artifact holds "
@@ -227,7 +227,7 @@ class StagedModel(ComposedModel):
             for row in one.nodes:
                 known[row.node] = replace(row, kernels=tuple(f"{name}.{kernel}" for kernel in row.kernels))
         for node in self._nodes():
-            fate = Fate.PYTHON if isinstance(node.op, CalledOperator) else Fate.STAGE
+            fate = Fate(node.op.by.value) if isinstance(node.op, CalledOperator) else Fate.STAGE
             known.setdefault(node.source, NodeFate(node.source, fate.value, ()))
         others = (NodeFate(place, Fate.FOLDED.value, ()) for place in places if place not in known)
         weights, options = sum(one.memory.weight_bytes for _, one in found), self.options
@@ -262,7 +262,7 @@ class StagedModel(ComposedModel):
     ) -> Comparison:
         """The outputs, by ONNX Runtime; ``per_layer`` has no effect. Raises as the base, and ``Unsupported`` for the
         reference in float64, and if the model calls Python functions: nothing else computes what these do."""
-        if any(isinstance(node.op, CalledOperator) for node in self._nodes()):
+        if any(map(calls_python, self._nodes())):
             raise Unsupported("the model calls Python functions, which nothing can be compared with: see model.parts")
         chosen = Against.named(against)
         if chosen is not Against.ONNXRUNTIME:
@@ -275,8 +275,15 @@ class StagedModel(ComposedModel):
         return (work.done for work in self._whole.work if isinstance(work.done, Node))
 
 
+def calls_python(node: Node) -> bool:
+    """Whether ``node`` calls a Python function of the user."""
+    return isinstance(node.op, CalledOperator) and node.op.by is Caller.PYTHON
+
+
 def _finding(node: Node, share: str) -> Finding:
     match node.op:
+        case CalledOperator(by=Caller.ACCELERATOR):
+            return Finding("stage", node.source, f"an accelerator computes it ({share})", "nothing to do")
         case CalledOperator():
             reason = f"a Python function computes the operator {node.op.name} ({share})"
             return Finding("fallback", node.source, reason, "define the operator by te (docs/own-operators.md)")

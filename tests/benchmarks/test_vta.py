@@ -4,9 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from benchmarks.vta import CALLS, LAYERS, Point, exact, main, rows
+from tests.offload.models import Writer
 from tilewright.backend.vta import OSDI, VTA, Timing
 from tilewright.backend.vta.convolution import Convolution
 
@@ -56,3 +58,17 @@ def test_a_convolution_in_numpy() -> None:
     ones = np.ones((1, 16, 3, 3), np.int64)
     found = exact(Convolution(3, 3, 1, 1, 3, padding=1, shift=2), ones, ones[:, :, :3, :3])
     assert found[0, 0].tolist() == [[16, 24, 16], [24, 36, 24], [16, 24, 16]]
+
+
+def test_layers_of_a_model_beside_the_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = Writer()
+    x = net.input(1, 16, 6, 6)
+    onnx.save(net.model(x, net.addition(net.convolution(x, 16), x)), tmp_path / "net.onnx")
+    main(["--model", str(tmp_path / "net.onnx")])
+    printed = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in printed[2:]]
+    assert [row[0] for row in rows] == ["Conv", "Add", "all", "as"]
+    gemm, cycles = (sum(int(row[column]) for row in rows[:2]) for column in (2, 3))
+    assert gemm == 36 * 9
+    assert rows[2][3:5] == [str(gemm), str(cycles)]
+    assert 36 * 9 < int(rows[3][3]) <= cycles

@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.fleets import Local, local, until
+from tests.fleet.test_accelerator import check, region_for
 from tests.measure.faulty_child import Fault
 from tests.measure.jobs import HOST, job
+from tilewright.backend.vta.config import VTA
+from tilewright.backend.vta.runtime import Runtime
 from tilewright.base import fields
 from tilewright.base.errors import FleetError
 from tilewright.fleet import fleet as clients
+from tilewright.fleet.accelerator import FleetAccelerator
 from tilewright.fleet.fleet import Fleet
 from tilewright.fleet.runner import FleetRunner
 from tilewright.measure.verdicts import Verdict
@@ -28,6 +32,7 @@ def test_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         request(fleet, client)
         upload(client, monkeypatch)
         run(client)
+        accelerate(client)
         time_out(client)
         lose(fleet, client)
 
@@ -88,6 +93,17 @@ def run(client: Fleet) -> None:
         outcome = b.measure(job("mm"))
         assert outcome.verdict is Verdict.OK
         assert "load" in outcome.machine
+
+
+def accelerate(client: Fleet) -> None:
+    """A region of a model, on the accelerator of a device; not after the lease."""
+    region = region_for(VTA)
+    with client.request("a") as a:
+        runtime = Runtime(FleetAccelerator(a, VTA, 1 << 20))
+        for seed in range(2):
+            check(region, runtime, seed)
+    with pytest.raises(FleetError, match="the lease of a has ended"):
+        check(region, runtime, 2)
 
 
 def time_out(client: Fleet) -> None:

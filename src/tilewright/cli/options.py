@@ -61,6 +61,12 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
     parser.add_argument(
         "--backend", default="cpu", metavar="NAME", help="back end: cpu, reference or an installed one (default: cpu)"
     )
+    parser.add_argument(
+        "--accelerator",
+        metavar="vta[,WORDS]",
+        help="give parts of a quantized model to an accelerator; words: a configuration (osdi, vta, large), what it "
+        "gets (cost, measured, always), and what runs its programs (functional, cycles, rtl)",
+    )
     add_threads(parser)
     add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")
     add_choice(parser, "--precision", Precision.FP32, "type in which values pass from kernel to kernel, and of weights")
@@ -242,8 +248,8 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     """The model that the arguments of ``add_model_arguments`` name: compiled, or loaded from an artifact."""
     if not is_artifact(options.model):
         return compiled(options, listener)
-    names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "precision", "memory_limit")
-    names = (*names, "superopt", "checks", "records", "rules", "operators", *ISOLATION)
+    names = ("shapes", "bounds", "dynamic", "target", "backend", "accelerator", "math", "precision")
+    names = (*names, "memory_limit", "superopt", "checks", "records", "rules", "operators", *ISOLATION)
     refuse_for(options, f"{options.model} is compiled already", names)
     from tilewright.runtime.loading import load
 
@@ -314,6 +320,7 @@ def compiled(
         checks=options.checks,
         target=options.target,
         backend=options.backend,
+        accelerator=options.accelerator,
         threads=options.threads,
         operators=operators_of(options.operators),
         rules=rule_paths(options.rules or ())[0],

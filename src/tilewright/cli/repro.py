@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from tilewright.base.errors import BadInput
-from tilewright.cli.options import add_compile_arguments, bounds, compiled, file_path, seed, shapes
+from tilewright.cli.options import add_compile_arguments, bounds, compiled, file_path, refuse_for, seed, shapes
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
@@ -42,6 +42,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             raise BadInput("a bundle of a model holds no operators: leave --operators out, or give --kernel")
         if options.rules:
             raise BadInput("a bundle of a model holds no rules: leave --rules out, or give --kernel")
+        refuse_for(options, "a bundle of a model holds no device", ("accelerator",))
         request = Request(
             str(Target.parse(options.target)),
             options.threads,

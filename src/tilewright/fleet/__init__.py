@@ -13,6 +13,7 @@ that key was free. Dask distributed carries it all; nothing here opens a socket.
     connection    to the scheduler, again after it was gone           fleet           requests, leases, calls
     runner        measures many jobs, as ``measure.Runner`` does      remote          runs whole models
     model_child   the process in which these run                      arrays          arrays as bytes
+    accelerator   the accelerator of a device, as a driver            board           what simulates it there
 
 A new thing that a device can do is a ``Verb`` and a branch in ``device``. ``docs/fleet.md`` shows all of it in use.
 """

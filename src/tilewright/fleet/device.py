@@ -24,6 +24,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from tilewright.base import fields
 from tilewright.base.errors import BadInput, FleetError, MeasureError, TilewrightError
 from tilewright.base.store import Store
+from tilewright.fleet.board import Board
 from tilewright.fleet.remote_run import run_model
 from tilewright.fleet.scheduler import OPERATION
 from tilewright.measure.limits import Limits
@@ -47,17 +48,20 @@ class Verb(Enum):
     """One job, by the contract of ``measure``."""
     RUN = "run"
     """A model, in a process of its own (``remote_run``)."""
+    ACCELERATE = "accelerate"
+    """A program, on a simulated accelerator of any configuration (``board``)."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A lease, and what there is as long as it lasts. ``folder``: for outputs."""
+    """A lease, and what there is as long as it lasts. ``folder``: for outputs; ``board``: the accelerator."""
 
     id: str
     folder: Path
     upload: bytearray = field(default_factory=bytearray)
     stop: threading.Event = field(default_factory=threading.Event)
     measuring: threading.Event = field(default_factory=threading.Event)
+    board: Board = field(default_factory=Board)
 
 
 class Device:
@@ -151,6 +155,12 @@ class Device:
                 if missing:
                     return {"missing": missing}, ()
                 return run_model(asked, held.folder, self._store.directory, held.stop)
+            case Verb.ACCELERATE:
+                keys = [fields.text(fields.mapping(given)["hash"]) for given in fields.items(asked["writes"])]
+                missing = self._missing(tuple(keys))
+                if missing:
+                    return {"missing": missing}, ()
+                return held.board.run(asked, self._content, held.stop)
 
     def _upload(self, held: _Held, key: str, parts: Parts, *, is_last: bool) -> dict[str, object]:
         for part in parts:
@@ -163,6 +173,12 @@ class Device:
             if self._store.get(key) is None:
                 raise FleetError("the device can't keep what was uploaded: its disk is full, or it is too large")
         return {}
+
+    def _content(self, key: str) -> bytes:
+        content = self._store.get(key)
+        if content is None:
+            raise FleetError("the device does not keep what it is sent")
+        return content
 
     def _missing(self, keys: tuple[str, ...]) -> list[str]:
         return [key for key in dict.fromkeys(keys) if self._store.get(key) is None]

@@ -47,6 +47,8 @@ class Fate(Enum):
     """It has no effect, duplicates another node, or was rewritten into others."""
     PYTHON = "python"
     """A Python function computes it (``ops.called``)."""
+    ACCELERATOR = "accelerator"
+    """A program of an accelerator computes it (``offload``)."""
     STAGE = "stage"
     """It runs between native parts: it decides shapes, or what runs (``passes.parts``)."""
 
@@ -85,7 +87,7 @@ class Finding:
 
     kind: str
     """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``,
-    ``stage`` or ``bounds checks``."""
+    ``stage``, ``accelerator``, ``not accelerated`` or ``bounds checks``."""
     subject: str
     reason: str
     next_step: str

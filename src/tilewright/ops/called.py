@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
@@ -29,12 +30,20 @@ class TensorType:
 Call: TypeAlias = Callable[[Sequence[Array]], Sequence[object]]
 
 
+class Caller(Enum):
+    """What computes the results of such a function."""
+
+    PYTHON = "python"
+    ACCELERATOR = "accelerator"
+
+
 @dataclass(frozen=True, slots=True)
 class CalledOperator(HostOperator):
-    """A function of arrays; ``results``: the types of what it returns."""
+    """A function of arrays; ``results``: the types of what it returns; ``by``: what computes them."""
 
     call: Call = tuple
     results: tuple[TensorType, ...] = ()
+    by: Caller = Caller.PYTHON
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -47,7 +56,8 @@ class CalledOperator(HostOperator):
         try:
             found = self.call([_read_only(array) for array in arrays])
         except Exception as error:
-            error.add_note(f"{place}: raised by the Python function of the operator {self.name}")
+            what = "the Python function of the operator" if self.by is Caller.PYTHON else "the device that runs"
+            error.add_note(f"{place}: raised by {what} {self.name}")
             raise
         made = [np.ascontiguousarray(one) for one in found]
         if len(made) != len(self.results) or not all(map(_has, made, self.results)):

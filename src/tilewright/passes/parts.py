@@ -97,11 +97,29 @@ class _Levels:
             after = level + isinstance(node.op, HostOperator)
             ready.update(dict.fromkeys(node.outputs, after))
             known.update(dict.fromkeys(made, after))
+        levels.update(_of_constants(graph, levels))
         return _Levels(levels, known)
 
     def of_limit(self, limit: Limit) -> int:
         """The first level at which ``limit`` can be checked."""
         return max((self.extents.get(v, 0) for v in limit.value.variables), default=0)
+
+
+def _of_constants(graph: Graph, levels: Mapping[Node, int]) -> Mapping[Node, int]:
+    """Nodes that depend on constants only, on the level of their first readers: these see what they read, such as a
+    quantized weight."""
+    known, found = set(graph.constants), list[Node]()
+    for node in graph.nodes:
+        is_constant = known.issuperset(value for value in node.inputs if value is not None)
+        if is_constant and not isinstance(node.op, HostOperator) and not _needed(node):
+            known.update(node.outputs)
+            found.append(node)
+    moved, consumers = dict[Node, int](), graph.consumers()
+    for node in reversed(found):
+        readers = [reader for value in node.outputs for reader in consumers.get(value, ())]
+        first = min((moved.get(reader, levels[reader]) for reader in readers), default=0)
+        moved[node] = 0 if not readers or not set(graph.outputs).isdisjoint(node.outputs) else first
+    return moved
 
 
 def _needed(node: Node) -> frozenset[Var]:

@@ -57,7 +57,10 @@ class Runtime:
         known = [operand.name for operand in program.operands]
         if unknown := sorted(arrays.keys() - set(known)):
             raise BadFeed(f"{unknown[0]} is no operand; the program has {', '.join(known)}")
-        contents = {operand: self._contents(operand, program, arrays) for operand in program.operands}
+        required = set(program.inputs) - set(program.results)
+        contents = {
+            operand: self._contents(operand, program, arrays, operand in required) for operand in program.operands
+        }
         addresses: dict[str, int] = {}
         try:
             for operand, content in contents.items():
@@ -73,11 +76,12 @@ class Runtime:
             for address in addresses.values():
                 self.driver.free(address)
 
-    def _contents(self, operand: Operand, program: Program, arrays: Mapping[str, Array]) -> bytes:
+    @staticmethod
+    def _contents(operand: Operand, program: Program, arrays: Mapping[str, Array], is_required: bool) -> bytes:
         config = program.config
         dtype, shape = config.dtype(operand.pad), operand.array_shape(config)
         if operand.name not in arrays:
-            if operand in program.inputs:
+            if is_required:
                 raise BadFeed(f"{operand.name} is missing; give an array of {shape}, {dtype}")
             return bytes(operand.bytes(config))
         array = arrays[operand.name]

@@ -1,0 +1,126 @@
+"""``Accelerator``: which one computes parts of a model, what is given to it, and the device that runs it.
+
+tilewright.compile(model, accelerator="vta")
+tilewright.compile(model, accelerator="vta,large,always,cycles")
+tilewright.compile(model, accelerator=Accelerator(config, connect=my_driver))
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tilewright.backend.vta.config import PRESETS, VTA, Config
+from tilewright.backend.vta.cycles import Timing
+from tilewright.backend.vta.driver import Driver
+from tilewright.backend.vta.simulated import SimulatedDevice
+from tilewright.base.choices import Choice
+from tilewright.base.errors import BadInput, Unsupported
+from tilewright.base.names import shown
+
+_NAME = "vta"
+_TINY = "tiny"
+
+
+class Placing(Choice):
+    """What is given to the accelerator, of what it can compute."""
+
+    COST = "cost"
+    """What makes the model faster, by the cycle simulator and the estimated times of the CPU's kernels."""
+    MEASURED = "measured"
+    """The same, by measured times of the CPU's kernels, and of packing."""
+    ALWAYS = "always"
+    """All."""
+
+
+class Kind(Choice):
+    """What runs its programs."""
+
+    FUNCTIONAL = "functional"
+    """The functional simulator."""
+    CYCLES = "cycles"
+    """The functional simulator and that of cycles."""
+    RTL = "rtl"
+    """The hardware in Amaranth's simulator: for small configurations and layers."""
+
+
+Connect: TypeAlias = Callable[[int], Driver]
+"""Opens a device with so many bytes of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """An accelerator. ``connect`` opens a device of one's own in place of ``kind``'s.
+
+    Raises ``BadInput`` for a configuration whose results can't be operands: its blocks or its widths differ.
+    """
+
+    config: Config = VTA
+    placing: Placing = Placing.COST
+    kind: Kind = Kind.FUNCTIONAL
+    timing: Timing = field(default_factory=Timing)
+    connect: Connect | None = None
+
+    def __post_init__(self) -> None:
+        config = self.config
+        if config.batch != 1 or config.block_in != config.block_out:
+            raise BadInput(
+                f"{config.name}: batch={config.batch}, block_in={config.block_in}, block_out={config.block_out}; "
+                "models are split for accelerators with batch=1 and equal blocks"
+            )
+        if (config.inp_bits, config.wgt_bits, config.out_bits) != (8, 8, 8):
+            raise BadInput(f"{config.name}: models are split for accelerators of bytes: inp, wgt and out of 8 bits")
+
+    def __str__(self) -> str:
+        device = "own device" if self.connect is not None else self.kind.value
+        return f"{_NAME},{self.config.name},{self.placing.value},{device}"
+
+    @staticmethod
+    def named(given: "Accelerator | str") -> "Accelerator":
+        """Of words: ``vta``, and the names of a configuration, a way of placing and a kind. Raises ``BadInput``."""
+        if isinstance(given, Accelerator):
+            return given
+        first, *words = given.split(",")
+        kinds = {kind.value: kind for kind in Kind}
+        placings = {placing.value: placing for placing in Placing}
+        known = (*PRESETS, _TINY, *placings, *kinds)
+        if first != _NAME or not set(words) <= set(known):
+            raise BadInput(f"accelerator={shown(given)}: give {_NAME}, and after it any of {', '.join(known)}")
+        groups = [[word for word in words if word in group] for group in ((*PRESETS, _TINY), placings, kinds)]
+        if any(len(group) > 1 for group in groups):
+            raise BadInput(f"accelerator={shown(given)}: give one configuration, one way of placing and one device")
+        presets, placing, kind = (group[0] if group else None for group in groups)
+        usual = _TINY if kind == Kind.RTL.value else VTA.name
+        return Accelerator(
+            _preset(presets or usual),
+            Placing.COST if placing is None else placings[placing],
+            Kind.FUNCTIONAL if kind is None else kinds[kind],
+        )
+
+    def open(self, memory_bytes: int) -> Driver:
+        """A device with so many bytes of memory. Raises ``Unsupported`` if a package is missing."""
+        if self.connect is not None:
+            return self.connect(memory_bytes)
+        if self.kind is Kind.RTL:
+            return _hardware(self.config, self.timing, memory_bytes)
+        return SimulatedDevice(self.config, memory_bytes, self.timing if self.kind is Kind.CYCLES else None)
+
+
+def _preset(name: str) -> Config:
+    if name != _TINY:
+        return PRESETS[name]
+    try:
+        from tilewright.backend.vta.rtl.device import TINY
+    except ModuleNotFoundError as error:
+        raise Unsupported(_MISSING) from error
+    return TINY
+
+
+def _hardware(config: Config, timing: Timing, memory_bytes: int) -> Driver:
+    try:
+        from tilewright.backend.vta.rtl.device import RtlDevice
+    except ModuleNotFoundError as error:
+        raise Unsupported(_MISSING) from error
+    return RtlDevice(config, timing, memory_bytes)
+
+
+_MISSING = "the accelerator as hardware needs Amaranth: pip install 'tilewright[rtl]'"
