@@ -12,7 +12,6 @@ from tilewright.passes.rules import ALGEBRA, SEARCH, Rule, applied, index_of, lo
 RULES = [*load_rules(ALGEBRA), *load_rules(SEARCH)]
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @settings(max_examples=4)
 @given(seed=st.integers(0, 1 << 16))
