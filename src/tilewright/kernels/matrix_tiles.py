@@ -126,9 +126,7 @@ class MatrixTiles(Nest):
     def of(tiles: Tiles, block: Block, target: Target) -> "MatrixTiles | None":
         """The nest of the same ``block`` as ``tiles``, if ``target`` has a matrix unit for it."""
         roles = tiles.roles
-        pattern = (
-            pattern_of(block, roles, target) if isinstance(roles, Contraction) and not tiles.facts.slidings else None
-        )
+        pattern = pattern_of(block, roles, target) if isinstance(roles, Contraction) else None
         if pattern is None or not isinstance(roles, Contraction) or roles.rows is None:
             return None
         unit, known = pattern.unit, {axis: _number(block.axes[axis].extent) for axis in pattern.spatial}
@@ -140,7 +138,7 @@ class MatrixTiles(Nest):
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
         if not lanes or not rows:
             return None
-        facts = replace(tiles.facts, reduction=tiles.facts.reduction // unit.group)
+        facts = replace(tiles.facts, reduction=tiles.facts.reduction // unit.group, slidings=())
         knobs = Knob("lanes", lanes), Knob("rows", rows), Knob("panels", panels), Knob("order", tiles.values("order"))
         nest = MatrixTiles(tiles.name, knobs, roles, facts, tiles.registers, pattern, tiles.parallel)
         return nest if len(nest.population()) else None

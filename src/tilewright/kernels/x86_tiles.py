@@ -40,6 +40,7 @@ def tile_code(product: TileProduct) -> str:
     """The function on memory for ``product``."""
     code = _Code(product)
     return f"""
+@{product.name}.shapes = internal constant [64 x i8] c"{code.shapes}", align 64
 define internal void @{product.name}({code.parameters}) {{
 {code.body}
 }}
@@ -69,7 +70,7 @@ class _Code:
             name: [*(self._value(f"mul i64 %{name}.{d}, {sizes[name]}") for d in range(rank - 1)), str(sizes[name])]
             for name, rank in ranks.items()
         }
-        self._configure()
+        self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.shapes)")
         self._blocks()
         self._effect("@llvm.x86.tilerelease()")
         self._lines.append("  ret void")
@@ -132,8 +133,9 @@ class _Code:
         is_lower = row == len(self._heights) - 1
         return passing[-1] if is_lower else passing[place % (len(passing) - 1)]
 
-    def _configure(self) -> None:
-        """The rows and the bytes of a row of each register: sums, then operands."""
+    @property
+    def shapes(self) -> str:
+        """The configuration: the bytes of a row of each register, and its rows."""
         width = self._product.at_once * _WORD
         shapes = [(0, 0)] * _REGISTERS
         for row, height in enumerate(self._heights):
@@ -141,14 +143,10 @@ class _Code:
                 shapes[self._sums(row, column)] = (height, _ROW_BYTES)
                 shapes[self._operand(None, column)] = (self._product.at_once, _ROW_BYTES)
             shapes[self._operand(row, None)] = (height, width)
-        table = bytes(
-            (1, *[0] * 15, *(b for _, w in shapes for b in (w, 0)), *[0] * 16, *(r for r, _ in shapes), *[0] * 8)
-        )
-        place = self._value("alloca [64 x i8], align 64")
-        for start in range(0, len(table), 8):
-            number = int.from_bytes(table[start : start + 8], "little", signed=True)
-            self._lines.append(f"  store i64 {number}, ptr {self._moved(place, str(start))}")
-        self._effect(f"@llvm.x86.ldtilecfg(ptr {place})")
+        widths, heights = [b for _, w in shapes for b in (w, 0)], [h for h, _ in shapes]
+        palette = 1
+        table = (palette, *[0] * 15, *widths, *[0] * 16, *heights, *[0] * 8)
+        return "".join(f"\\{byte:02x}" for byte in table)
 
     # Loops ------------------------------------------------------------------------------------------------------------
 

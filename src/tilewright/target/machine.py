@@ -64,6 +64,8 @@ class Machine:
     """Cycles to store a tile. (Sapphire Rapids, measured.)"""
     matrix_start: float = 220.0
     """Cycles to configure and to release the matrix unit. (Sapphire Rapids, measured.)"""
+    matrix_gain: float = 3.0
+    """How many times as fast sums over blocks of channels are by a matrix unit as by vectors."""
 
     way_bytes: int = 4096
     """First cache: lines at multiples of this distance share a set. (The vendors' optimization guides: 32 KiB are 8

@@ -1,0 +1,444 @@
+"""Products of tiles by the matrix unit of x86: what they compute, when they are chosen, and who can read their names.
+
+Code runs where the processor has the unit and the system grants it; elsewhere it is compiled, and found.
+"""
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import numpy_helper
+
+import tilewright
+from tilewright import te
+from tilewright.backend.cpu.image import assembly
+from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
+from tilewright.base.errors import BadInput, ScheduleError
+from tilewright.cost.analytic import open_space, schedule
+from tilewright.kernels.dot_products import all_dot_products
+from tilewright.kernels.matrix_tiles import MatrixTiles
+from tilewright.kernels.tile_products import known_tile_product, tile_product
+from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import Call
+from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
+from tilewright.loops.visit import walk
+from tilewright.measure.build import Builder
+from tilewright.measure.job import Job
+from tilewright.ops.operator import require
+from tilewright.schedule.intrinsics import TensorIntrinsic
+from tilewright.schedule.replay import replay
+from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.trace import Trace
+from tilewright.target.target import Target
+from tilewright.tensor.build import placeholder
+from tilewright.tune.spaces import kernel_space, space_of
+
+Array = NDArray[np.generic]
+
+HOST = Target.host()
+UNIT = Target.parse("x86_64,sapphirerapids,+amx-bf16,+amx-int8")
+CONVOLUTION = "tdpbf16ps_s2_1_7_16_r3_3_3_8_2_a4_5_2m2p6_7m2p8_b0_4_5_6_7_3_8"
+KINDS = [(bf16, bf16, f32, "tdpbf16ps"), (u8, i8, i32, "tdpbusd"), (i8, i8, i32, "tdpbssd")]
+has_unit = pytest.mark.skipif(
+    not {"amx-bf16", "amx-int8"} <= set(HOST.features), reason="needs AMX, and a kernel that grants it"
+)
+
+
+def drawn(dtype: DType, shape: tuple[int, ...], random: np.random.Generator) -> Array:
+    if dtype == bf16:
+        return random.standard_normal(shape).astype(ml_dtypes.bfloat16)
+    return random.choice([dtype.min, dtype.max, 0, 1, 77], shape).astype(dtype.numpy)
+
+
+def packed(b: Array, columns: int, group: int) -> Array:
+    """A matrix as tiles read it: in panels of columns, and groups of rows."""
+    depth, width = b.shape
+    return np.ascontiguousarray(b.reshape(depth // group, group, width // columns, columns).transpose(2, 0, 3, 1))
+
+
+def tensorized(
+    left: DType, right: DType, wide: DType, shape: tuple[int, int, int], intrinsic: TensorIntrinsic
+) -> te.TeSchedule:
+    """A product of matrices, tile by tile."""
+    m, k, n = shape
+    rows, columns = (int(str(extent)) for extent in intrinsic.description.params[-1].shape)
+    group = 32 // left.bits
+    a = te.placeholder((m, k), left, "A")
+    b = te.placeholder((n // columns, k // group, columns, group), right, "B")
+    ko, ki = te.reduce_axis((0, k // group), "ko"), te.reduce_axis((0, group), "ki")
+
+    def body(i: te.Expr, j: te.Expr) -> object:
+        x, y = a[i, ko.var * group + ki.var], b[j // columns, ko, j % columns, ki]
+        return te.sum(te.cast(x, wide) * te.cast(y, wide), axis=(ko, ki))
+
+    c = te.compute((m, n), body, name="C")
+    s = te.create_schedule(c)
+    tile = s.cache_write(c, "local")
+    io, jo, ii, ji = s[c].tile(*c.op.axis, rows, columns)
+    s[c].reorder(jo, io, ii, ji)
+    s[tile].compute_at(s[c], io)
+    s[tile].tensorize(tile.op.axis[0], intrinsic)
+    s[c].vectorize(ji)
+    return s
+
+
+def exact(a: Array, b: Array) -> Array:
+    wide = np.float64 if a.dtype == ml_dtypes.bfloat16 else np.int64
+    return a.astype(wide) @ b.astype(wide)
+
+
+@pytest.mark.parametrize(("left", "right", "wide", "name"), KINDS)
+def test_descriptions_are_products_of_matrices(left: DType, right: DType, wide: DType, name: str) -> None:
+    random = np.random.default_rng(0)
+    intrinsic = tile_product(UNIT, left, right, rows=5, columns=16, depth=8)
+    assert intrinsic.name.startswith(f"{name}_s5_16_")
+    a, b = drawn(left, (10, 8), random), drawn(right, (8, 32), random)
+    program = te.lower(tensorized(left, right, wide, (10, 8, 32), intrinsic))
+    found = interpret(program, {"A": a, "B": packed(b, 16, 32 // left.bits)})["C"]
+    np.testing.assert_allclose(found, exact(a, b), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("left", "right", "wide", "name"), KINDS)
+def test_there_is_code_for_processors_with_the_unit(left: DType, right: DType, wide: DType, name: str) -> None:
+    intrinsic = tile_product(UNIT, left, right, rows=32, columns=32, depth=64)
+    text = assembly(te.lower(tensorized(left, right, wide, (32, 64, 32), intrinsic)), UNIT)
+    for instruction in ("ldtilecfg", "tileloadd", name, "tilestored", "tilerelease"):
+        assert f"\t{instruction}" in text
+    assert text.count(f"\t{name}\t") == 4
+
+
+SIZES = [
+    (32, 32, 64),
+    (28, 32, 36),
+    (49, 16, 34 * 2),
+    (16, 80, 64),
+    (2, 16, 8),
+    (128, 32, 12),
+    (17, 48, 132),
+    (80, 16, 64),
+]
+
+
+@has_unit
+@pytest.mark.parametrize(("rows", "columns", "depth"), SIZES)
+@pytest.mark.parametrize(("left", "right", "wide", "name"), KINDS)
+def test_code_is_what_descriptions_say(
+    rows: int, columns: int, depth: int, left: DType, right: DType, wide: DType, name: str
+) -> None:
+    random = np.random.default_rng(rows * columns)
+    intrinsic = tile_product(HOST, left, right, rows=rows, columns=columns, depth=depth)
+    a, b = drawn(left, (2 * rows, depth), random), drawn(right, (depth, 2 * columns), random)
+    built = te.build(tensorized(left, right, wide, (2 * rows, depth, 2 * columns), intrinsic), HOST)
+    found = built(a, packed(b, columns, 32 // left.bits))
+    np.testing.assert_allclose(found, exact(a, b), rtol=0, atol=1e-4 if wide == f32 else 0, err_msg=name)
+
+
+@has_unit
+def test_denormal_numbers_count_as_zero() -> None:
+    intrinsic = tile_product(HOST, bf16, bf16, rows=16, columns=16, depth=32)
+    a, b = (
+        np.full((16, 32), 2.0**-130).astype(ml_dtypes.bfloat16),
+        np.full((32, 16), 2.0**100).astype(ml_dtypes.bfloat16),
+    )
+    built = te.build(tensorized(bf16, bf16, f32, (16, 32, 16), intrinsic), HOST)
+    assert not np.any(built(a, packed(b, 16, 2)))
+
+
+def test_a_name_says_what_is_computed() -> None:
+    for name in (CONVOLUTION, tile_product(UNIT, u8, i8, rows=49, columns=16, depth=64).name):
+        made = known_tile_product(name)
+        assert made is not None
+        assert made.name == name
+        assert all_dot_products().get(name) is made
+    convolution = known_tile_product(CONVOLUTION)
+    assert convolution is not None
+    assert "f32(a[vx4, vx5, vi2 * 2 + vx6, vx7 * 2 + vx8])" in str(convolution.description)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tdpbf16ps",
+        "tdpbf16ps_s32_32_r384_2_a0_2m2p3",
+        "tdpother_s32_32_r384_2_a0_2m2p3_b2_1_3",
+        "tdpbf16ps_s32_17_r384_2_a0_2m2p3_b2_1_3",  # no whole tiles
+        "tdpbf16ps_s32_96_r384_2_a0_2m2p3_b2_1_3",  # too many of them
+        "tdpbf16ps_s32_32_r384_4_a0_2m4p3_b2_1_3",  # another group
+        "tdpbf16ps_s32_32_r384_2_a0_2m2p9_b2_1_3",  # no such axis
+        "tdpbf16ps_s32_32_r384_2_a0_2m2p3_b1_2_3",  # another layout
+        "tdpbf16ps_s_r384_2_a0_2m2p3_b2_1_3",
+        "tdpbf16ps_s1_32_r384_2_a0_2m2p3_b2_1_3",  # no rows
+    ],
+)
+def test_other_names_are_none_of_these(name: str) -> None:
+    assert known_tile_product(name) is None
+
+
+def test_what_a_unit_has_not_is_refused() -> None:
+    with pytest.raises(BadInput, match="columns in multiples of 16"):
+        te.tile_product(UNIT, bf16, bf16, rows=32, columns=24, depth=64)
+    with pytest.raises(BadInput, match="has no matrix unit for bf16 and bf16"):
+        te.tile_product(Target.parse("x86_64,znver5"), bf16, bf16, rows=32, columns=32, depth=64)
+
+
+def test_rows_of_the_panel_must_be_dense() -> None:
+    intrinsic = tile_product(UNIT, u8, i8, rows=16, columns=16, depth=8)
+    a, b = te.placeholder((16, 8), u8, "A"), te.placeholder((2, 16, 5), i8, "B")
+    ko, ki = te.reduce_axis((0, 2), "ko"), te.reduce_axis((0, 4), "ki")
+
+    def body(i: te.Expr, j: te.Expr) -> object:
+        return te.sum(te.cast(a[i, ko.var * 4 + ki.var], i32) * te.cast(b[ko, j, ki], i32), axis=(ko, ki))
+
+    c = te.compute((16, 16), body, name="C")
+    s = te.create_schedule(c)
+    with pytest.raises(ScheduleError, match="takes whole rows of b, and B has longer ones"):
+        s[c].tensorize(c.op.axis[0], intrinsic)
+
+
+# The compiler -------------------------------------------------------------------------------------------------------
+
+
+def product(m: int, k: int, n: int, columns: int | None = None) -> Program:
+    a, b = placeholder((m, k), u8, "a"), placeholder((n // 16, k // 4, 16, 4), i8, "b")
+    return lower(require("DotProducts").apply([a, b], {"columns": columns or n})[0])
+
+
+def called(program: Program) -> set[str]:
+    return {stmt.callee.split("_")[0] for stmt in walk(program.body) if isinstance(stmt, Call)}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "unit"), [(64, 96, "tdpbusd"), (98, 90, "tdpbusd"), (1, 96, "vpdpbusd"), (97, 96, "vpdpbusd")]
+)
+def test_the_compiler_chooses_a_unit_for_many_rows(rows: int, columns: int, unit: str) -> None:
+    """Of 97 rows there are no tiles."""
+    naive = product(rows, 64, 96, columns)
+    assert called(schedule(Schedule(naive), UNIT).program) == {unit}
+    (nest,) = open_space(Schedule(naive), UNIT).nests
+    assert isinstance(nest, MatrixTiles) is (unit == "tdpbusd")
+
+
+@pytest.mark.slow
+def test_every_choice_computes_the_same() -> None:
+    naive, random = product(32, 64, 32, 30), np.random.default_rng(0)
+    arrays = {"a": drawn(u8, (32, 64), random), "b": drawn(i8, (2, 16, 16, 4), random)}
+    expected, opened = interpret(naive, arrays), Schedule(naive)
+    (tiles,) = open_space(opened, UNIT).nests
+    assert isinstance(tiles, MatrixTiles)
+    population = tiles.population()
+    for place in range(0, len(population), 29):
+        s = opened.copy()
+        tiles.schedule(s, dict(zip(population.names, population[place], strict=True)))
+        found = interpret(s.program, arrays)
+        for name, array in expected.items():
+            np.testing.assert_array_equal(found[name], array)
+
+
+def test_traces_and_texts_are_read_by_others() -> None:
+    naive = product(64, 64, 96, 90)
+    made = schedule(Schedule(naive), UNIT)
+    trace = Trace.from_json(made.trace.to_json())
+    assert replay(trace, naive, intrinsics=all_dot_products()).program == made.program
+    objects = Builder(1 << 30).build(Job(str(naive), made.trace.to_json(), str(UNIT))).objects
+    assert objects
+    assert space_of(naive, UNIT).knobs == kernel_space(naive, UNIT).knobs
+
+
+# Models -------------------------------------------------------------------------------------------------------------
+
+
+def network(layer: str, shape: tuple[int, ...], weights: dict[str, Array]) -> onnx.ModelProto:
+    """``layer`` of ``h`` and ``weights`` between two elementwise operators."""
+    extents = ", ".join(map(str, shape))
+    made = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        net (float[{extents}] x) => (float[{", ".join("?" for _ in shape)}] y)
+        {{ h = Relu(x)  p = {layer}  q = Add(p, b)  y = Tanh(q) }}"""
+    )
+    made.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return made
+
+
+def difference(found: Array, expected: Array) -> float:
+    return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected))
+
+
+def of_matrices(m: int, k: int, n: int, random: np.random.Generator) -> onnx.ModelProto:
+    weights = {"w": random.normal(0, k**-0.5, (k, n)), "b": random.normal(size=n)}
+    return network("MatMul(h, w)", (m, k), {name: array.astype(np.float32) for name, array in weights.items()})
+
+
+def of_images(
+    channels: int, filters: int, size: tuple[int, int], kernel: int, stride: int, random: np.random.Generator
+) -> onnx.ModelProto:
+    weights = {
+        "w": random.normal(0, (channels * kernel**2) ** -0.5, (filters, channels, kernel, kernel)),
+        "b": random.normal(size=(filters, 1, 1)),
+    }
+    pads = ", ".join([str(kernel // 2)] * 4)
+    layer = f"Conv<kernel_shape=[{kernel}, {kernel}], strides=[{stride}, {stride}], pads=[{pads}]>(h, w)"
+    return network(layer, (1, channels, *size), {name: array.astype(np.float32) for name, array in weights.items()})
+
+
+def uses_unit(model: tilewright.CompiledModel) -> bool:
+    return any("tdp" in str(kernel.schedule.program) for kernel in model.compiled.kernels)
+
+
+MATRICES = [
+    (49, 200, 33),
+    *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((32, 64, 96), (128, 320, 64), (60, 340, 48))),
+]
+IMAGES = [
+    (48, 80, (8, 14), 3, 1),
+    *(
+        pytest.param(shape, marks=pytest.mark.slow)
+        for shape in (
+            (32, 64, (14, 14), 3, 1),
+            (64, 48, (9, 28), 1, 1),
+            (32, 32, (28, 32), 3, 2),
+            (64, 64, (7, 7), 1, 1),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("shape", MATRICES)
+def test_models_of_matrices_in_bf16(shape: tuple[int, int, int]) -> None:
+    _check_bf16(of_matrices(*shape, np.random.default_rng(0)), shape[:2])
+
+
+@pytest.mark.parametrize("shape", IMAGES)
+def test_models_of_images_in_bf16(shape: tuple[int, int, tuple[int, int], int, int]) -> None:
+    _check_bf16(of_images(*shape, np.random.default_rng(0)), (1, shape[0], *shape[2]))
+
+
+def _check_bf16(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:
+    """Against the model in float32 on operands rounded to bfloat16; as far as it can run here."""
+    compiled = tilewright.compile(model, precision="bf16", target=UNIT, threads=2)
+    assert uses_unit(compiled)
+    if not set(UNIT.features) <= set(HOST.features):
+        pytest.skip("compiled; running needs AMX, and a kernel that grants it")
+    x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
+    rounded = onnx.ModelProto()
+    rounded.CopyFrom(model)
+    weight = next(w for w in rounded.graph.initializer if w.name == "w")
+    array = numpy_helper.to_array(weight).astype(ml_dtypes.bfloat16).astype(np.float32)
+    weight.CopyFrom(numpy_helper.from_array(array, "w"))
+    expected = tilewright.compile(rounded, target=f"{UNIT},-amx-tile")(x.astype(ml_dtypes.bfloat16).astype(np.float32))
+    found = compiled(x)
+    assert difference(found, expected) < 1e-5
+    np.testing.assert_array_equal(compiled(x), found)
+
+
+def quantized(m: int, k: int, n: int, random: np.random.Generator) -> onnx.ModelProto:
+    """An integer product, with zero points."""
+    made = onnx.parser.parse_model(
+        f"""<ir_version: 10, opset_import: ["": 20]>
+        net (uint8[{m}, {k}] x) => (int32[{m}, {n}] y) {{ y = MatMulInteger(x, w, a, b) }}"""
+    )
+    arrays = {"w": random.integers(-128, 128, (k, n)).astype(np.int8), "a": np.uint8(200), "b": np.int8(-3)}
+    made.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items())
+    return made
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(64, 100, 48), (49, 256, 33)])
+def test_products_of_bytes_are_exact(m: int, k: int, n: int) -> None:
+    random = np.random.default_rng(2)
+    model = quantized(m, k, n, random)
+    compiled = tilewright.compile(model, target=UNIT)
+    assert uses_unit(compiled)
+    if not set(UNIT.features) <= set(HOST.features):
+        pytest.skip("compiled; running needs AMX, and a kernel that grants it")
+    x = random.choice([0, 1, 254, 255], (m, k)).astype(np.uint8)
+    weight = numpy_helper.to_array(model.graph.initializer[0]).astype(np.int64)
+    np.testing.assert_array_equal(compiled(x), (x.astype(np.int64) - 200) @ (weight + 3))
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Array, Array]:
+    """An artifact that uses the unit, an input, and what it gives."""
+    folder = tmp_path_factory.mktemp("tiles")
+    compiled = tilewright.compile(of_matrices(64, 64, 64, np.random.default_rng(3)), precision="bf16", target=UNIT)
+    compiled.save(folder / "m.tw", signed=False)
+    x = np.random.default_rng(4).normal(size=(64, 64)).astype(np.float32)
+    np.save(folder / "x.npy", x)
+    return folder / "m.tw", x, compiled(x)
+
+
+@has_unit
+def test_threads_of_python_and_their_children(shared: tuple[Path, Array, Array]) -> None:
+    path, x, expected = shared
+    model = tilewright.load(path, trust=True, threads=2)
+    found: list[Array] = []
+    threads = [threading.Thread(target=lambda: found.extend(model(x) for _ in range(20))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 80
+    for array in found:
+        np.testing.assert_array_equal(array, expected)
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import tilewright
+
+model, x = tilewright.load(sys.argv[1], trust=True, threads=2), np.load(sys.argv[2])
+before = model(x)
+child = os.fork()
+if child == 0:
+    os._exit(0 if np.array_equal(model(x), before) else 1)
+assert os.waitpid(child, 0)[1] == 0
+np.save(sys.argv[3], model(x))
+"""
+
+
+@has_unit
+def test_a_new_process_asks_and_its_children_have_what_it_has(
+    shared: tuple[Path, Array, Array], tmp_path: Path
+) -> None:
+    path, _, expected = shared
+    command = [sys.executable, "-c", FORKED, str(path), str(path.with_name("x.npy")), str(tmp_path / "y.npy")]
+    subprocess.run(command, check=True, timeout=120)
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
+
+
+REFUSED = """
+import sys
+from tilewright.base import tile_permission
+
+tile_permission.ARCH_REQ_XCOMP_PERM = 0x7FFF  # no call of the kernel
+import tilewright
+from tilewright.base.errors import CorruptArtifact
+
+assert not any(name.startswith("amx") for name in tilewright.Target.host().features)
+try:
+    tilewright.load(sys.argv[1], trust=True)
+except CorruptArtifact as error:
+    print(error)
+"""
+
+
+@has_unit
+def test_a_refusal_is_an_error_and_no_tiles_are_chosen(shared: tuple[Path, Array, Array]) -> None:
+    command = [sys.executable, "-c", REFUSED, str(shared[0])]
+    said = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout
+    assert "it needs amx-tile, which this processor has not, or the system does not grant" in said
+
+
+@has_unit
+def test_a_program_without_python_asks_itself(tmp_path: Path) -> None:
+    compiled = tilewright.compile(of_matrices(64, 64, 64, np.random.default_rng(3)), precision="bf16", target=UNIT)
+    x = np.random.default_rng(4).normal(size=(64, 64)).astype(np.float32)
+    (path,) = compiled.emit(tmp_path / "program")
+    found = subprocess.run([path], input=x.tobytes(), capture_output=True, check=True, timeout=60).stdout
+    np.testing.assert_array_equal(np.frombuffer(found, np.float32).reshape(64, 64), compiled(x))
