@@ -140,6 +140,29 @@ def test_code_is_what_descriptions_say(
     np.testing.assert_allclose(found, exact(a, b), rtol=0, atol=1e-4 if wide == f32 else 0, err_msg=name)
 
 
+def test_two_products_in_one_kernel() -> None:
+    """LLVM's functions are declared once."""
+    wide, sizes = i32, (16, 32)
+    first, second = (tile_product(UNIT, u8, i8, rows=16, columns=16 * n, depth=64) for n in (1, 2))
+    a, results = te.placeholder((16, 64), u8, "A"), list[te.Tensor]()
+    for number, columns in enumerate(sizes):
+        b = te.placeholder((16, columns, 4), i8, f"B{number}")
+        ko, ki = te.reduce_axis((0, 16), "ko"), te.reduce_axis((0, 4), "ki")
+        results.append(
+            te.compute(
+                (16, columns),
+                lambda i, j, b=b, ko=ko, ki=ki: te.sum(
+                    te.cast(a[i, ko.var * 4 + ki.var], wide) * te.cast(b[ko, j, ki], wide), axis=(ko, ki)
+                ),
+                name=f"C{number}",
+            )
+        )
+    s = te.create_schedule(results)
+    for result, intrinsic in zip(results, (first, second), strict=True):
+        s[result].tensorize(result.op.axis[0], intrinsic)
+    assert assembly(te.lower(s), UNIT).count("\ttilerelease") == 2
+
+
 @has_unit
 def test_denormal_numbers_count_as_zero() -> None:
     intrinsic = tile_product(HOST, bf16, bf16, rows=16, columns=16, depth=32)
