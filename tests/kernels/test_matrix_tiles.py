@@ -114,6 +114,9 @@ SIZES = [
     (2, 16, 8),
     (128, 32, 12),
     (17, 48, 132),
+    (97, 32, 68),
+    (67, 64, 32),
+    (35, 32, 64),
     (80, 16, 64),
 ]
 
@@ -230,10 +233,11 @@ def called(program: Program) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "unit"), [(64, 96, "tdpbusd"), (98, 90, "tdpbusd"), (1, 96, "vpdpbusd"), (97, 96, "vpdpbusd")]
+    ("rows", "columns", "unit"),
+    [(64, 96, "tdpbusd"), (98, 90, "tdpbusd"), (97, 96, "tdpbusd"), (1, 96, "vpdpbusd"), (521, 96, "vpdpbusd")],
 )
 def test_the_compiler_chooses_a_unit_for_many_rows(rows: int, columns: int, unit: str) -> None:
-    """Of 97 rows there are no tiles."""
+    """Of 521 rows there are no tiles."""
     naive = product(rows, 64, 96, columns)
     assert called(schedule(Schedule(naive), UNIT).program) == {unit}
     (nest,) = open_space(Schedule(naive), UNIT).nests

@@ -112,11 +112,12 @@ def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> 
     for place in range(len(population)):
         product = nest.product(dict(zip(population.names, population[place], strict=True)))
         assert product is not None, "a population has allowed choices"
-        heights, columns, blocks = product.row_tiles, product.column_tiles, product.row_blocks
-        multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
-        step = max(multiplied, machine.matrix_load * (len(heights) + columns))
-        sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
-        one[place] = blocks * (facts.reduction // product.at_once * step + sums) + machine.matrix_start
+        steps, columns = facts.reduction // product.at_once, product.column_tiles
+        for blocks, heights in product.row_blocks:
+            multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
+            step = max(multiplied, machine.matrix_load * (len(heights) + columns))
+            sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
+            one[place] += blocks * (steps * step + sums) + machine.matrix_start
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
     return facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)

@@ -1,7 +1,8 @@
 """Tiles of a contraction that a matrix unit computes: many rows, over the whole reduction at once.
 
 The sums are stored to private memory, where the consumers of the tile find them. Otherwise these are the tiles of
-``nests.Tiles``, in the same orders; but a tile divides the rows and columns, since the unit has no masks.
+``nests.Tiles``, in the same orders; but a tile divides the rows and columns, since the unit has no masks. Rows that
+nothing divides are one tile.
 """
 
 from collections.abc import Mapping
@@ -27,6 +28,8 @@ from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import reads_in
 from tilewright.target.target import Target
 
+MOST_ROWS = 512
+"""Rows of a tile that is taken as a whole because nothing of at least a register's height divides them."""
 MOST_ROW_TILES = 5
 """Tiles one above the other that a search considers; a unit says which of them it has registers for."""
 
@@ -135,6 +138,8 @@ class MatrixTiles(Nest):
         rows = tuple(
             n for n in range(2, MOST_ROW_TILES * unit.rows + 1) if known[roles.rows] and known[roles.rows] % n == 0
         )
+        if max(rows, default=0) < unit.rows and 1 < known[roles.rows] <= MOST_ROWS:
+            rows = (*rows, known[roles.rows])  # with a last block that is lower
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
         if not lanes or not rows:
             return None

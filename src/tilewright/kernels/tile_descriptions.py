@@ -133,16 +133,19 @@ class TileProduct:
         return panels * self.spatial[self.columns] // self.unit.columns
 
     @property
-    def row_blocks(self) -> int:
-        """The parts of equal height whose sums are in registers one after the other: as few as the unit can have."""
-        rows, unit = self.spatial[self.rows], self.unit
-        parts = (count for count in range(1, rows + 1) if rows % count == 0)
-        return next(n for n in parts if unit.fits(-(-rows // (n * unit.rows)), self.column_tiles))
+    def row_blocks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """How many blocks of rows come one after the other, and the heights of the tiles of each, whose sums are in
+        registers at the same time: as few as possible, and equal ones, or a last one that is lower."""
+        rows, unit, columns = self.spatial[self.rows], self.unit, self.column_tiles
+        most = unit.rows * max(tiles for tiles in range(1, unit.rows) if unit.fits(tiles, columns))
+        count = -(-rows // most)
+        if rows % count == 0:
+            return ((count, self._tiles(rows // count)),)
+        return ((rows // most, self._tiles(most)), (1, self._tiles(rows % most)))
 
-    @property
-    def row_tiles(self) -> tuple[int, ...]:
-        """The heights of the tiles of a block, one above the other."""
-        rows, most = self.spatial[self.rows] // self.row_blocks, self.unit.rows
+    def _tiles(self, rows: int) -> tuple[int, ...]:
+        """The heights of tiles one above the other."""
+        most = self.unit.rows
         return (*(most for _ in range((rows - 1) // most)), (rows - 1) % most + 1)
 
     @property

@@ -40,7 +40,7 @@ def tile_code(product: TileProduct) -> str:
     """The function on memory for ``product``."""
     code = _Code(product)
     return f"""
-@{product.name}.shapes = internal constant [64 x i8] c"{code.shapes}", align 64
+{code.constants}
 define internal void @{product.name}({code.parameters}) {{
 {code.body}
 }}
@@ -59,7 +59,7 @@ class _Code:
     def __init__(self, product: TileProduct) -> None:
         self._product = product
         self._lines: list[str] = ["entry:"]
-        self._heights, self._count = product.row_tiles, product.column_tiles
+        self._heights, self._count = product.row_blocks[0][1], product.column_tiles
         sizes = {"a": product.unit.left.itemsize, "b": product.unit.right.itemsize, "c": product.unit.wide.itemsize}
         ranks = {"a": len(product.left), "b": len(product.right), "c": len(product.spatial)}
         self.parameters = ", ".join(
@@ -70,31 +70,38 @@ class _Code:
             name: [*(self._value(f"mul i64 %{name}.{d}, {sizes[name]}") for d in range(rank - 1)), str(sizes[name])]
             for name, rank in ranks.items()
         }
-        self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.shapes)")
-        self._blocks()
+        constants, before, start = list[str](), "entry", 0
+        for number, (count, heights) in enumerate(product.row_blocks):
+            self._heights, self._label = heights, f"rows{number}"
+            constants.append(f'@{product.name}.{number} = internal constant [64 x i8] c"{self._shapes}", align 64')
+            self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.{number})")
+            before = self._blocks(count, start, before)
+            start += count * sum(heights)
         self._effect("@llvm.x86.tilerelease()")
         self._lines.append("  ret void")
-        self.body = "\n".join(self._lines)
+        self.body, self.constants = "\n".join(self._lines), "\n".join(constants)
 
-    def _blocks(self) -> None:
-        """The loop over blocks of rows, whose sums are in registers at the same time."""
-        if self._product.row_blocks == 1:
-            self._block("entry", "%a", "%c")
-            return
-        rows = sum(self._heights)
+    def _blocks(self, count: int, start: int, before: str) -> str:
+        """The loop over ``count`` blocks of rows, from row ``start`` on; returns the label where it ends."""
+        a, c = (
+            self._moved(operand, self._value(f"mul i64 {stride}, {start}"))
+            for operand, stride in (("%a", self._row_of_a), ("%c", self._row_of_c))
+        )
+        rows, here, i = sum(self._heights), self._label, f"%{self._label}"
         by_a, by_c = (self._value(f"mul i64 {stride}, {rows}") for stride in (self._row_of_a, self._row_of_c))
-        last = f"loop{loops[0][0]}.end" if (loops := self._outer()) else "rows"
-        self._lines += ["  br label %rows", "rows:"]
-        self._lines.append(f"  %i = phi i64 [ 0, %entry ], [ %i.next, %{last} ]")
-        self._lines.append(f"  %i.a = phi ptr [ %a, %entry ], [ %i.a.next, %{last} ]")
-        self._lines.append(f"  %i.c = phi ptr [ %c, %entry ], [ %i.c.next, %{last} ]")
-        self._block("rows", "%i.a", "%i.c")
-        self._lines.append(f"  %i.a.next = getelementptr i8, ptr %i.a, i64 {by_a}")
-        self._lines.append(f"  %i.c.next = getelementptr i8, ptr %i.c, i64 {by_c}")
-        self._lines.append("  %i.next = add i64 %i, 1")
-        self._lines.append(f"  %i.more = icmp ult i64 %i.next, {self._product.row_blocks}")
-        self._lines.append("  br i1 %i.more, label %rows, label %rows.end")
-        self._lines.append("rows.end:")
+        last = f"{here}.loop{loops[0][0]}.end" if (loops := self._outer()) else here
+        self._lines += [f"  br label {i}", f"{here}:"]
+        self._lines.append(f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
+        self._lines.append(f"  {i}.a = phi ptr [ {a}, %{before} ], [ {i}.a.next, %{last} ]")
+        self._lines.append(f"  {i}.c = phi ptr [ {c}, %{before} ], [ {i}.c.next, %{last} ]")
+        self._block(here, f"{i}.a", f"{i}.c")
+        self._lines.append(f"  {i}.a.next = getelementptr i8, ptr {i}.a, i64 {by_a}")
+        self._lines.append(f"  {i}.c.next = getelementptr i8, ptr {i}.c, i64 {by_c}")
+        self._lines.append(f"  {i}.next = add i64 {i}.i, 1")
+        self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {count}")
+        self._lines.append(f"  br i1 {i}.more, label {i}, label {i}.end")
+        self._lines.append(f"{here}.end:")
+        return f"{here}.end"
 
     def _block(self, before: str, a: str, c: str) -> None:
         for number in range(len(self._heights) * self._count):
@@ -134,7 +141,7 @@ class _Code:
         return passing[-1] if is_lower else passing[place % (len(passing) - 1)]
 
     @property
-    def shapes(self) -> str:
+    def _shapes(self) -> str:
         """The configuration: the bytes of a row of each register, and its rows."""
         width = self._product.at_once * _WORD
         shapes = [(0, 0)] * _REGISTERS
@@ -163,17 +170,17 @@ class _Code:
             self._step(a, b)
             return
         (axis, size), *inner = loops
-        here, i = f"loop{axis}", f"%i{axis}"
-        last = f"loop{inner[0][0]}.end" if inner else here
+        here = f"{self._label}.loop{axis}"
+        i, last = f"%{here}", f"{self._label}.loop{inner[0][0]}.end" if inner else here
         by_a, by_b = (self._value(f"mul i64 {stride}, {size}") for stride in self._moves(axis))
         self._lines += [f"  br label %{here}", f"{here}:"]
-        self._lines.append(f"  {i} = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
+        self._lines.append(f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
         self._lines.append(f"  {i}.a = phi ptr [ {a}, %{before} ], [ {i}.a.next, %{last} ]")
         self._lines.append(f"  {i}.b = phi ptr [ {b}, %{before} ], [ {i}.b.next, %{last} ]")
         self._loops(inner, here, f"{i}.a", f"{i}.b")
         self._lines.append(f"  {i}.a.next = getelementptr i8, ptr {i}.a, i64 {by_a}")
         self._lines.append(f"  {i}.b.next = getelementptr i8, ptr {i}.b, i64 {by_b}")
-        self._lines.append(f"  {i}.next = add i64 {i}, {size}")
+        self._lines.append(f"  {i}.next = add i64 {i}.i, {size}")
         self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {self._product.extents[axis]}")
         self._lines.append(f"  br i1 {i}.more, label %{here}, label %{here}.end")
         self._lines.append(f"{here}.end:")
