@@ -66,7 +66,10 @@ def uses_unit(model: tilewright.CompiledModel) -> bool:
 
 MATRICES = [
     (49, 200, 33),
-    *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((32, 64, 96), (128, 320, 64), (60, 340, 48), (197, 192, 64))),
+    *(
+        pytest.param(shape, marks=pytest.mark.slow)
+        for shape in ((32, 64, 96), (128, 320, 64), (60, 340, 48), (197, 192, 64))
+    ),
 ]
 IMAGES = [
     (48, 80, (8, 14), 3, 1),
