@@ -388,6 +388,10 @@ EXPRESSIONS: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "run_on_reference": (te.run_on_reference, (te.create_schedule(INIT), {}, {})),
     "decl_tensor_intrin": (te.decl_tensor_intrin, (INIT, "name")),
     "dot_products": (te.dot_products, (Target.parse("x86_64"),)),
+    "tile_product": (
+        lambda *given: te.tile_product(*given, rows=16, columns=16, depth=64),
+        (Target.parse("x86_64,+amx-int8"), dtypes.u8, dtypes.i8),
+    ),
     **{name: (getattr(te, name), (A[0, K], K)) for name in ("sum", "prod", "max", "min")},
     **{name: (getattr(te, name), (A[0, 0],)) for name in ("abs", "ceil", "exp", "floor", "sqrt", "tanh", "round")},
     **{name: (getattr(te, name), (A[0, 0], A[0, 1])) for name in ("power",)},

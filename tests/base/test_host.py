@@ -48,6 +48,7 @@ def x86(vendor: str, family: int, model: int, flags: str) -> str:
         ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni", "cascadelake"),
         ("GenuineIntel", 6, 0x55, f"{V4} avx512_vnni avx512_bf16", "cooperlake"),
         ("GenuineIntel", 6, 0x8F, V4, "sapphirerapids"),
+        ("GenuineIntel", 6, 0x8F, f"{V4} avx512_fp16 amx_tile", "sapphirerapids"),
         ("GenuineIntel", 6, 0xA7, f"{V4} avx512_fp16", "graniterapids"),  # seen under a hypervisor
         ("GenuineIntel", 6, 0xFE, V3, "skylake"),
         ("GenuineIntel", 6, 0xFE, f"{V3} avx_vnni", "alderlake"),
@@ -64,13 +65,29 @@ def test_names_of_x86_processors(tmp_path: Path, vendor: str, family: int, model
 
 def test_x86_features_and_caches(tmp_path: Path) -> None:
     caches = (("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "1024K"), ("3", "Unified", "32768K"))
-    found = host.detect(machine(tmp_path, x86("AuthenticAMD", 26, 2, f"{V4} amx_tile avx_vnni"), caches), "x86_64")
+    found = host.detect(machine(tmp_path, x86("AuthenticAMD", 26, 2, f"{V4} avx_vnni"), caches), "x86_64")
     assert found.arch is Architecture.X86_64
     assert {"sse3", "sahf", "lzcnt", "avx512vl", "avxvnni"} <= found.features
-    assert not {"amx-tile", "avx512vnni"} & found.features
+    assert "avx512vnni" not in found.features
     assert found.caches == {1: 48 << 10, 2: 1 << 20, 3: 32 << 20}
     assert found.cores == len(os.sched_getaffinity(0))
     assert found.name == "znver5"
+
+
+@pytest.mark.parametrize("is_granted", [True, False])
+def test_a_matrix_unit_is_used_if_the_kernel_lets_the_process(tmp_path: Path, is_granted: bool) -> None:
+    text = x86("GenuineIntel", 6, 0x8F, f"{V4} amx_tile amx_int8 amx_bf16")
+    found = host.detect(machine(tmp_path, text), "x86_64", may_use_tiles=lambda: is_granted)
+    units = {"amx-tile", "amx-int8", "amx-bf16"}
+    assert units & found.features == (units if is_granted else set())
+    assert "avx512bw" in found.features
+
+
+def test_the_kernel_is_not_asked_for_what_a_processor_has_not(tmp_path: Path) -> None:
+    def asked() -> bool:
+        raise AssertionError
+
+    host.detect(machine(tmp_path, x86("AuthenticAMD", 26, 2, V4)), "x86_64", may_use_tiles=asked)
 
 
 def test_what_the_vendor_calls_a_processor(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.files import text_of
 from tilewright.base.processors import BASELINE, FEATURES, Architecture, closure, features_of
 from tilewright.base.sizes import parse_size
+from tilewright.base.tile_permission import may_use_tiles
 from tilewright.base.vector_length import vector_bytes
 
 
@@ -39,9 +40,15 @@ class Host:
         return f"{self.name} ({self.cpu})"
 
 
-def detect(root: Path = Path("/"), machine: str | None = None, vector_bytes: Callable[[], int] = vector_bytes) -> Host:
+def detect(
+    root: Path = Path("/"),
+    machine: str | None = None,
+    vector_bytes: Callable[[], int] = vector_bytes,
+    may_use_tiles: Callable[[], bool] = may_use_tiles,
+) -> Host:
     """Detect this machine. ``root``: the folder of ``proc`` and ``sys``; ``machine``: the kernel's name of the
-    architecture; ``vector_bytes``: asked for the length of vector registers that have any.
+    architecture; ``vector_bytes``: asked for the length of vector registers that have any; ``may_use_tiles``: asked
+    whether this process may use a matrix unit that the processor has.
 
     Raises ``UnsupportedTarget`` if the architecture is not in ``Architecture``.
     """
@@ -54,6 +61,8 @@ def detect(root: Path = Path("/"), machine: str | None = None, vector_bytes: Cal
     features = _features(arch, described)
     if arch is Architecture.RISCV64 and "v" in features:
         features |= _lengths(8 * vector_bytes())
+    if TILES in features and not may_use_tiles():
+        features = frozenset(name for name in features if TILES not in closure(arch, frozenset((name,))))
     processors = os.sched_getaffinity(0)
     cpu, caches = _cpu(arch, described, features), dict(_caches(root, min(processors)))
     called = (described.get(field) for field in ("model name", "uarch", "cpu part"))
@@ -66,7 +75,7 @@ def _first_processor(text: str) -> dict[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-# The kernel's names of features where they are not LLVM's. AMX is left out: a process must ask the kernel for it.
+# The kernel's names of features where they are not LLVM's.
 _LINUX_TO_LLVM = {
     Architecture.X86_64: {
         "lahf_lm": "sahf",
@@ -86,6 +95,10 @@ _LINUX_TO_LLVM = {
         "avx512_vp2intersect": "avx512vp2intersect",
         "avx512_bf16": "avx512bf16",
         "avx512_fp16": "avx512fp16",
+        "amx_tile": "amx-tile",
+        "amx_int8": "amx-int8",
+        "amx_bf16": "amx-bf16",
+        "amx_fp16": "amx-fp16",
     },
     Architecture.AARCH64: {
         "atomics": "lse",
@@ -98,7 +111,9 @@ _LINUX_TO_LLVM = {
     Architecture.RISCV64: {},
     Architecture.WASM32: {},
 }
-_NEVER = frozenset(("amx-tile", "sme"))  # need a call to the kernel, or a mode, before they may be used
+_NEVER = frozenset(("sme",))  # needs a mode before it may be used
+TILES = "amx-tile"
+"""The feature that a process must ask the kernel for."""
 
 
 def _features(arch: Architecture, described: dict[str, str]) -> frozenset[str]:
@@ -198,8 +213,9 @@ def _amd_cpu(family: int, model: int) -> str | None:
 
 def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
     named = _intel_named(model, features)
+    vectors = frozenset(name for name in features if TILES not in closure(Architecture.X86_64, frozenset((name,))))
     # A hypervisor may state another model than the processor's: its features do not lie.
-    if named and features <= features_of(Architecture.X86_64, named):
+    if named and vectors <= features_of(Architecture.X86_64, named):
         return named
     return _intel_relative(features) or named
 

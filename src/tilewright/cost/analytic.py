@@ -5,11 +5,12 @@ It uses neither measurements nor records.
 
 from collections.abc import Iterator
 
-from tilewright.cost.model import best
+from tilewright.cost.model import best, least_cycles
 from tilewright.cost.recurrence import is_recurrent, recurrence
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
+from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.schedules import (
     drop_unread,
@@ -182,7 +183,10 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
             for other in producers:
                 yield elementwise(s, other, target)
     instruction = instruction_for(block, roles, target)
-    yield tiles if instruction is None else by_instruction(tiles, instruction)
+    matrix = MatrixTiles.of(tiles, block, target)
+    if instruction is not None:
+        tiles = by_instruction(tiles, instruction)
+    yield tiles if matrix is None else min(tiles, matrix, key=lambda nest: least_cycles(nest, target))
 
 
 def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterator[Nest]:

@@ -9,9 +9,10 @@ from math import prod
 
 from tilewright.base.dtypes import f32
 from tilewright.cost.analytic import open_space
-from tilewright.cost.model import estimate
+from tilewright.cost.model import least_cycles
 from tilewright.cost.work import Work, count
 from tilewright.kernels.contraction import Extents
+from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Tiles
 from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
@@ -69,7 +70,5 @@ def tile_cycles(naive: Program, target: Target) -> float | None:
     """Cycles of the register tiles of ``naive``; None if it has none."""
     if not any(map(is_reduction, all_blocks(naive.body))):
         return None
-    tiles = [nest for nest in open_space(Schedule(naive), target).nests if isinstance(nest, Tiles)]
-    if not tiles:
-        return None
-    return sum(float(estimate(nest, nest.population(), target).min()) for nest in tiles)
+    tiles = [nest for nest in open_space(Schedule(naive), target).nests if isinstance(nest, Tiles | MatrixTiles)]
+    return sum(least_cycles(nest, target) for nest in tiles) if tiles else None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
+from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.tiling import Order
@@ -64,11 +65,19 @@ def _best(nest: Nest, target: Target) -> Choice:
     return population[int(np.argmax(cycles <= cycles.min() * (1 + _ROUNDING)))]
 
 
+def least_cycles(nest: Nest, target: Target) -> float:
+    """The estimate for the best choice of ``nest``."""
+    return float(estimate(nest, nest.population(), target).min())
+
+
 def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
     """Cycles of each choice of ``nest``, on all cores that it may use."""
     match nest:
         case Tiles(facts=facts, registers=registers, parallel=parallel):
             cycles = tile_cycles(facts, population, registers, target)
+            return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
+        case MatrixTiles(facts=facts, parallel=parallel):
+            cycles = matrix_cycles(nest, population, target)
             return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
         case Lanes(parallel=parallel):
             cycles = -(-nest.points // nest.width) * _lane_cycles(nest.live, population, target)
@@ -93,6 +102,25 @@ def block_cycles(nest: BlockSums, population: Population, target: Target) -> tup
     block = facts.steps * step + 2 * sums
     tiles = -(-facts.columns // population.column("lanes")) * -(-facts.rows // rows)
     return tiles * (facts.blocks * block + machine.tile_start), tiles
+
+
+def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> Cycles:
+    """Cycles of tiles by a matrix unit on one core: products and loads of a step overlap; what consumers do with a row
+    of sums follows the product."""
+    machine, facts = target.machine, nest.facts
+    one = np.zeros(len(population))
+    for place in range(len(population)):
+        product = nest.product(dict(zip(population.names, population[place], strict=True)))
+        assert product is not None, "a population has allowed choices"
+        steps, columns = facts.reduction // product.at_once, product.column_tiles
+        for blocks, heights in product.row_blocks:
+            multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
+            step = max(multiplied, machine.matrix_load * (len(heights) + columns))
+            sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
+            one[place] += blocks * (steps * step + sums) + machine.matrix_start
+    lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
+    count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
+    return facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
 
 
 def unknown_cycles(target: Target) -> float:
@@ -231,8 +259,8 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     panel_first = strips + column_tiles * image * rate(facts.places * image + strip)
     again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
     again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)
-    packed = population.column("pack") == 1
     if facts.is_row_major:
+        packed = population.column("pack") == 1
         # A strip of a row-major matrix maps to few sets of the first cache: it is read from the second one each time.
         near, far = (rate(np.full(len(population), distance)) for distance in (target.l1_bytes + 1.0, matrix))
         again += np.where(packed, COPIED * matrix * far, row_tiles * matrix * near)

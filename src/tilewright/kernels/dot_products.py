@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from tilewright.base.dtypes import DType
 from tilewright.kernels.arm_dot_products import arm_dot_products
 from tilewright.kernels.dot_descriptions import WORD, has_limits, lanes_of, types_of
+from tilewright.kernels.tile_products import known_tile_product
 from tilewright.kernels.x86_dot_products import x86_dot_products
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
 from tilewright.target.target import Target
@@ -28,8 +29,9 @@ def product_of(target: Target, *types: DType, is_limited: bool = False) -> Tenso
 
 @cache
 def all_dot_products() -> IntrinsicSet:
-    """The instructions of all processors: those that a trace or the text of a program may name."""
-    return IntrinsicSet((*x86_dot_products(), *arm_dot_products()))
+    """The instructions of all processors, and products of tiles: those that a trace or the text of a program may
+    name."""
+    return IntrinsicSet((*x86_dot_products(), *arm_dot_products()), (known_tile_product,))
 
 
 @lru_cache(64)

@@ -101,16 +101,19 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
             s.parallel(loop)
 
 
-def finish_tiles(s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[LoopRef], lanes: int) -> list[LoopRef]:
+def finish_tiles(
+    s: Schedule, anchor: BlockRef, epilogue: BlockRef, loops: list[LoopRef], lanes: int, *, written_out: bool = True
+) -> list[LoopRef]:
     """Fuse the consumer with the register tile that ``anchor`` computes inside of ``loops``; returns the loops that may
     be parallel.
 
-    These are the loops around the epilogue: all of ``loops`` if it needs no more than a tile.
+    These are the loops around the epilogue: all of ``loops`` if it needs no more than a tile. ``written_out``: whether
+    its own loops over a tile are unrolled, as they must be for a tile in registers.
     """
     made = block_at(s.program, anchor).stmt.writes[0].buffer.name
     around = _loops_of_epilogue(s, epilogue, loops)
     if around == loops:
-        _finish_tile(s, epilogue, loops[-1], made)
+        _finish_tile(s, epilogue, loops[-1], made, written_out)
     else:
         _finish_later(s, epilogue, around, made, lanes)
     _fill_lanes(s, anchor, lanes)
@@ -153,7 +156,7 @@ def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) ->
     return around
 
 
-def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> None:
+def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str, written_out: bool) -> None:
     """Schedule the epilogue in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
     position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
@@ -163,7 +166,7 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str) -> Non
         s.reorder(*own)
     if own:
         own[-1:] = _by_blocks(s, epilogue, own[-1], made)
-    for loop in own[:-1]:
+    for loop in own[:-1] if written_out else ():
         s.unroll(loop)
     if own:
         s.vectorize(own[-1])

@@ -125,6 +125,8 @@ class ErrorCode(IntEnum):
     """A signal's handler raised; the exception is in the context."""
     INDEX = 5
     INDEX_FROM_END = 6
+    NO_TILES = 7
+    """The system lets the process not use the matrix unit. Only of code that runs without Python: it asks itself."""
 
 
 CONTEXT_BYTES: Final = 192

@@ -6,6 +6,7 @@ from typing import NoReturn
 from tilewright.base import host
 from tilewright.base.arrays import Array
 from tilewright.base.errors import UnsupportedTarget
+from tilewright.base.host import TILES
 from tilewright.base.processors import FEATURES, Architecture, closure
 from tilewright.runtime.executable import Executable, checked_constants, checked_threads
 from tilewright.runtime.manifest import Manifest
@@ -18,7 +19,10 @@ def misfit(architecture: str, features: Iterable[str]) -> str | None:
     if architecture != here.arch.value:
         return f"it is code for {architecture}, and this machine is {here.arch.value}"
     missing = frozenset(features) - here.features
-    return f"it needs {', '.join(_roots(here.arch, missing))}, which this processor has not" if missing else None
+    if not missing:
+        return None
+    granted = ", or the system does not grant" if TILES in missing else ""
+    return f"it needs {', '.join(_roots(here.arch, missing))}, which this processor has not{granted}"
 
 
 def _roots(arch: Architecture, missing: frozenset[str]) -> list[str]:

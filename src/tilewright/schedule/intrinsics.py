@@ -11,7 +11,7 @@ expression::
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.base.errors import BadProgram
@@ -42,6 +42,8 @@ class TensorIntrinsic:
     """Vector multiply-adds that take as long as an update: for the cost model."""
     temporaries: int = 0
     """Vector registers that an update needs besides those of its operands: for the cost model."""
+    dense: frozenset[str] = frozenset()
+    """Parameters whose rows are rows of the buffer that is passed, with nothing between them in memory."""
 
     @property
     def block(self) -> Block:
@@ -54,10 +56,14 @@ class IntrinsicSet:
     """A library of intrinsics, by name."""
 
     intrinsics: tuple[TensorIntrinsic, ...] = ()
+    families: tuple[Callable[[str], TensorIntrinsic | None], ...] = ()
+    """Each makes the intrinsic of a name that says what it computes, and None of other names."""
 
     def get(self, name: str) -> TensorIntrinsic | None:
         """The intrinsic ``name``, or None."""
-        return next((intrinsic for intrinsic in self.intrinsics if intrinsic.name == name), None)
+        listed = next((intrinsic for intrinsic in self.intrinsics if intrinsic.name == name), None)
+        made = (make(name) for make in self.families if listed is None)
+        return listed or next((intrinsic for intrinsic in made if intrinsic is not None), None)
 
     @property
     def forms(self) -> tuple[Intrinsic, ...]:
@@ -67,7 +73,8 @@ class IntrinsicSet:
 
     def with_intrinsic(self, intrinsic: TensorIntrinsic) -> "IntrinsicSet":
         """This set with ``intrinsic`` in place of another one of the same name."""
-        return IntrinsicSet((*(i for i in self.intrinsics if i.name != intrinsic.name), intrinsic))
+        others = tuple(other for other in self.intrinsics if other.name != intrinsic.name)
+        return dataclasses.replace(self, intrinsics=(*others, intrinsic))
 
 
 def decl_tensor_intrin(

@@ -181,6 +181,11 @@ def _calling(
     is_reset = len(pattern.axes) < len(intrinsic.block.axes)
     inputs = () if is_reset else tuple(matcher.region(p) for p in intrinsic.description.inputs)
     outputs = tuple(matcher.region(p) for p in intrinsic.description.results)
+    for parameter, region in zip(intrinsic.description.params, (*inputs, *outputs), strict=not is_reset):
+        if parameter.name in intrinsic.dense and region.ranges[-1][1] != region.buffer.shape[-1]:
+            raise refuse(
+                f"{intrinsic.name} takes whole rows of {parameter.name}, and {region.buffer.name} has longer ones"
+            )
     touched = (*outputs, *inputs)  # an intrinsic may read its outputs
     is_whole = all(a.axis.kind is not IterKind.REDUCE or equivalent(a.outer.extent, ONE, Bounds()) for a in axes)
     if pattern.init is not None and not (is_whole and _is_best(intrinsic.compute, intrinsic.update)):

@@ -54,6 +54,19 @@ class Machine:
     scattered: float = 1.5
     """Relative slowdown of such tiles with more panels."""
 
+    matrix_row: float = 1.0
+    """Cycles of a product of two tiles per row of it: 16 rows take 16 (Intel's optimization manual)."""
+    matrix_least: float = 9.5
+    """The least cycles of such a product, of few rows. (Sapphire Rapids, measured.)"""
+    matrix_load: float = 8.0
+    """Cycles to load a tile from the first cache: 16 rows, two at a time."""
+    matrix_store: float = 15.0
+    """Cycles to store a tile. (Sapphire Rapids, measured.)"""
+    matrix_start: float = 220.0
+    """Cycles to configure and to release the matrix unit. (Sapphire Rapids, measured.)"""
+    matrix_gain: float = 3.0
+    """How many times as fast sums over blocks of channels are by a matrix unit as by vectors."""
+
     way_bytes: int = 4096
     """First cache: lines at multiples of this distance share a set. (The vendors' optimization guides: 32 KiB are 8
     ways, 48 KiB are 12.)"""

@@ -30,6 +30,7 @@ from tilewright.base.arguments import checked
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
 from tilewright.kernels.dot_products import dot_products as _dot_products
+from tilewright.kernels.tile_products import tile_product as _tile_product
 from tilewright.loops.extern import ExternBody
 from tilewright.loops.extern import extern as _extern
 from tilewright.loops.program import Program
@@ -123,6 +124,7 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "tile_product",
     "trunc",
     "truncdiv",
     "truncmod",
@@ -137,6 +139,7 @@ checked_index = _public(_checked_index)
 comm_reducer = _public(reducers.comm_reducer)
 compute = _public(_build.compute)
 dot_products = _public(_dot_products)
+tile_product = _public(_tile_product)
 if_then_else, select = _public(_build.if_then_else), _public(expr.select)
 all, any, max, min = _public(reducers.all), _public(reducers.any), _public(reducers.max), _public(reducers.min)
 prod, sum = _public(reducers.prod), _public(reducers.sum)

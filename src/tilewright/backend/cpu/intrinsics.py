@@ -11,7 +11,7 @@ from math import prod
 
 from tilewright.backend.cpu.prepare.inline import fill_value
 from tilewright.backend.cpu.register_code import RegisterCode, register_code
-from tilewright.backend.cpu.statements import StatementEmitter
+from tilewright.backend.cpu.statements import Module, StatementEmitter
 from tilewright.backend.cpu.values import Value, literal
 from tilewright.base.errors import InternalError
 from tilewright.loops.ir import Call, Region
@@ -44,10 +44,18 @@ def _emit_in_memory(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call)
         operands.extend(
             f"i64 {emitter.scalars.value(stride).text}" for stride in _strides(region, len(parameter.shape))
         )
-    if intrinsic.implementation not in emitter.state.module.functions:
-        emitter.state.module.functions.append(intrinsic.implementation)
+    _define(emitter.state.module, intrinsic.implementation)
     emitter.text.effect(f"call void @{intrinsic.name}({', '.join(operands)})")
     emitter.text.forget(None)
+
+
+def _define(module: Module, implementation: str) -> None:
+    """Add the functions of ``implementation``, and its declarations once: LLVM refuses to read them again."""
+    lines = implementation.splitlines()
+    functions = "\n".join(line for line in lines if not line.startswith("declare "))
+    if functions not in module.functions:
+        module.functions.append(functions)
+        module.declarations.update((line, None) for line in lines if line.startswith("declare "))
 
 
 def _strides(region: Region, rank: int) -> list[Expr]:

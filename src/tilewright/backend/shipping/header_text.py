@@ -36,6 +36,7 @@ def header_text(interface: Interface, parts: Artifact, imports: Sequence[str]) -
 #define {big}_LIMIT {abi.ErrorCode.LIMIT.value}
 #define {big}_INDEX {abi.ErrorCode.INDEX.value}
 #define {big}_INDEX_FROM_END {abi.ErrorCode.INDEX_FROM_END.value}
+#define {big}_NO_TILES {abi.ErrorCode.NO_TILES.value}
 
 #ifdef __cplusplus
 extern "C" {{

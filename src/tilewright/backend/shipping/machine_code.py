@@ -70,15 +70,27 @@ _CODE: Mapping[Machine, _Code] = {
 
 
 def start_object(machine: Machine) -> ObjectFile:
-    """``_start``, and ``i64 tw_system(i64 number, i64 ...)``: a system call with six arguments."""
+    """``_start``."""
     code = _CODE[machine]
-    system_at = -(-len(code.start) // 16) * 16
-    data = code.start.ljust(system_at, b"\0") + code.system
     symbols = (
         Symbol("", Binding.LOCAL, Place.UNDEFINED, 0),
         Symbol(START, Binding.GLOBAL, 0, 0, len(code.start)),
-        Symbol(SYSTEM, Binding.GLOBAL, 0, system_at, len(code.system)),
         Symbol(PROGRAM, Binding.GLOBAL, Place.UNDEFINED, 0),
     )
-    calls = (Relocation(code.call, code.kind, 3, code.addend),)
-    return ObjectFile("start", machine, (Section(".text", Segment.CODE, 16, len(data), data, calls),), symbols)
+    return _object("start", machine, code.start, symbols, (Relocation(code.call, code.kind, 2, code.addend),))
+
+
+def system_object(machine: Machine) -> ObjectFile:
+    """``i64 tw_system(i64 number, i64 ...)``: a system call with six arguments."""
+    code = _CODE[machine].system
+    symbols = (
+        Symbol("", Binding.LOCAL, Place.UNDEFINED, 0),
+        Symbol(SYSTEM, Binding.GLOBAL, 0, 0, len(code)),
+    )
+    return _object("system", machine, code, symbols, ())
+
+
+def _object(
+    name: str, machine: Machine, code: bytes, symbols: tuple[Symbol, ...], calls: tuple[Relocation, ...]
+) -> ObjectFile:
+    return ObjectFile(name, machine, (Section(".text", Segment.CODE, 16, len(code), code, calls),), symbols)

@@ -4,14 +4,17 @@ from collections.abc import Iterable
 
 from tilewright.backend.cpu.support import RUN
 from tilewright.backend.shipping.interface import POINTER, Interface
+from tilewright.base.tile_permission import ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
 from tilewright.runtime import abi
 
 CONSTANTS = "tw_constants"
 """The symbol of the constants, one after the other."""
 
 
-def run_text(interface: Interface) -> str:
+def run_text(interface: Interface, *, asks_for_tiles: bool = False) -> str:
     """The definitions of ``PREFIX_run(inputs, outputs, scratch)`` and of ``tw_run``; ``tw_constants`` is elsewhere.
+
+    ``asks_for_tiles``: whether the system is asked in each call, by ``tw_system``, if the matrix unit may be used.
 
     It writes all fields of the context that a call with one thread reads, and the pointers; so the scratch memory may
     hold anything before.
@@ -26,6 +29,7 @@ def run_text(interface: Interface) -> str:
 @{CONSTANTS} = external hidden constant i8
 
 define i32 @{interface.prefix}_run(ptr %inputs, ptr %outputs, ptr %scratch) nounwind {{
+{_ASKING if asks_for_tiles else ""}\
   call void @llvm.memset.p0.i64(ptr align {abi.ALIGNMENT} %scratch, i8 0, i64 {abi.CONTEXT_BYTES}, i1 false)
   %buffers = getelementptr i8, ptr %scratch, i64 {interface.buffers_at}
 {lines}
@@ -41,7 +45,19 @@ define i32 @{interface.prefix}_run(ptr %inputs, ptr %outputs, ptr %scratch) noun
 }}
 
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+{_SYSTEM if asks_for_tiles else ""}"""
+
+
+_REQUEST = (ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, 0, 0, 0, 0)
+_ASKING = f"""\
+  %asked = call i64 @tw_system({", ".join(f"i64 {number}" for number in _REQUEST)})
+  %granted = icmp eq i64 %asked, 0
+  br i1 %granted, label %run, label %refused
+refused:
+  ret i32 {abi.ErrorCode.NO_TILES.value}
+run:
 """
+_SYSTEM = "declare hidden i64 @tw_system(i64, i64, i64, i64, i64, i64, i64)\n"
 
 
 def _field(offset: int, kind: str, value: str) -> str:

@@ -14,13 +14,14 @@ from tilewright.backend.shipping.executable_file import Memory, executable_file
 from tilewright.backend.shipping.freestanding_text import FUNCTIONS
 from tilewright.backend.shipping.header_text import header_text
 from tilewright.backend.shipping.interface import Interface
-from tilewright.backend.shipping.machine_code import START, start_object
+from tilewright.backend.shipping.machine_code import START, SYSTEM, start_object, system_object
 from tilewright.backend.shipping.program_text import MEMORY, memory_bytes, program_text
 from tilewright.backend.shipping.relocatable_file import relocatable_file
 from tilewright.backend.shipping.run_text import CONSTANTS, run_text
 from tilewright.backend.shipping.wasm_module import loader_text, wasm_module
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.form import Form
+from tilewright.kernels.tile_products import known_tile_product
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.elf import parse_elf
@@ -73,9 +74,11 @@ def _header(interface: Interface, parts: Artifact, objects: Sequence[ObjectFile]
 
 def _model(parts: Artifact, target: Target, interface: Interface) -> list[ObjectFile]:
     """The model's objects with support functions that know no threads, and ``PREFIX_run``."""
-    texts = (support_text(target.arch.value, threads=False), run_text(interface))
     parsed = [parse_elf(data, f"object {number}") for number, data in enumerate(parts.objects)]
-    return [*(one for one in parsed if not _defines(one, abi.ENTER)), *_compiled(texts, target)]
+    has_tiles = any(known_tile_product(symbol.name) for item in parsed for symbol in item.symbols)
+    texts = (support_text(target.arch.value, threads=False), run_text(interface, asks_for_tiles=has_tiles))
+    system = [system_object(parsed[0].machine)] if has_tiles else []
+    return [*(one for one in parsed if not _defines(one, abi.ENTER)), *_compiled(texts, target), *system]
 
 
 def _compiled(texts: Iterable[str], target: Target) -> list[ObjectFile]:
@@ -89,6 +92,8 @@ def _defines(item: ObjectFile, name: str) -> bool:
 def _program(parts: Artifact, target: Target, interface: Interface) -> bytes:
     objects = [*_model(parts, target, interface), *_compiled([program_text(interface, target.arch)], target)]
     objects.append(start_object(objects[0].machine))
+    if not any(_defines(item, SYSTEM) for item in objects):
+        objects.append(system_object(objects[0].machine))
     while missing := undefined(objects) - {*_FREE}:
         unknown = missing - FUNCTIONS.keys()
         if unknown:

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from math import prod
 
+from tilewright.base.dtypes import bf16
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
+from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
@@ -71,6 +73,8 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
             0.0 if weight in facts.constants else machine.copy_cycles * points(weight.shape) / width_of(weight, target)
         )
         summing = cycles / together * filled_blocks(result, target) * (1.0 if own else _gathering(node, target))
+        if together > 1 and tile_unit(target, bf16, bf16) is not None:
+            summing /= machine.matrix_gain
         yield _in_blocks(node, copying + summing, reads)
     strided = 1.0 + machine.sum_by_strides * (_last_stride(node) - 1)
     grouped = 1.0 if dict(node.attributes).get("group", 1) == 1 else machine.groups_by_rows

@@ -1,0 +1,194 @@
+"""What matrix units compute: products of whole tiles, many rows by many columns, summed over a whole reduction.
+
+Such a unit keeps the tile in registers of its own while a function runs the loops of the reduction: so each shape of a
+product is an intrinsic. ``TileProduct`` describes one; its name says all of that, since traces and texts of programs
+are read by processes that never saw it::
+
+    tdpbf16ps_s32_32_r384_2_a0_2m2p3_b2_1_3
+
+    spatial 32 x 32, reduced 384 x 2:  c[x0, x1] = sum(a[x0, x2 * 2 + x3] * b[x2, x1, x3])
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.base.dtypes import DType
+
+Terms: TypeAlias = tuple[tuple[int, int], ...]
+"""An index: axes, and what each is multiplied by."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileUnit:
+    """A matrix unit for operands of two types. ``name``: that of its instruction; ``feature``: what has it."""
+
+    name: str
+    left: DType
+    right: DType
+    wide: DType
+    """Of the sums."""
+    group: int
+    """The products that one accumulator adds up at a time, neighbours in both operands."""
+    feature: str
+    rows: int
+    """Of a tile register."""
+    columns: int
+    """Sums in a row of it."""
+    steps: int
+    """Groups that an instruction adds up."""
+    code: Callable[["TileProduct"], str]
+    """LLVM IR of the function on memory."""
+    fits: Callable[[int, int], bool]
+    """Whether the sums of so many rows by so many column tiles, and operands, have registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileProduct:
+    """``c[spatial] = sum(a[left] * b[right], reduced)``; axes are numbered, first the spatial ones.
+
+    One spatial axis of several elements is read by ``a``: the rows; the last one by ``b`` along its last dimension but
+    one: the columns. Another one may be read by ``b``: panels of columns. All others have one element. Of the reduced
+    ones, the last is a group, and with the one before that (the steps) the last dimension of ``a``.
+    """
+
+    unit: TileUnit
+    spatial: tuple[int, ...]
+    reduced: tuple[int, ...]
+    left: tuple[Terms, ...]
+    right: tuple[Terms, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the intrinsic."""
+        sizes = (_listed("s", self.spatial), _listed("r", self.reduced))
+        return "_".join((self.unit.name, *sizes, _indices("a", self.left), _indices("b", self.right)))
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Of all axes."""
+        return (*self.spatial, *self.reduced)
+
+    def shape_of(self, indices: Sequence[Terms]) -> tuple[int, ...]:
+        """The shape of the region that an operand with these ``indices`` reads."""
+        return tuple(1 + sum((self.extents[axis] - 1) * factor for axis, factor in terms) for terms in indices)
+
+    @property
+    def columns(self) -> int:
+        """The axis of the columns."""
+        return len(self.spatial) - 1
+
+    @property
+    def rows(self) -> int:
+        """The axis of the rows."""
+        return self._several(self.left)[0]
+
+    @property
+    def panels(self) -> int | None:
+        """The axis of the panels, if there are several."""
+        return next((axis for axis in self._several(self.right) if axis != self.columns), None)
+
+    @property
+    def steps(self) -> int:
+        """The axis of the steps."""
+        return self.right[-3][0][0]
+
+    @property
+    def group(self) -> int:
+        """The axis of the groups."""
+        return len(self.extents) - 1
+
+    def _several(self, indices: Sequence[Terms]) -> list[int]:
+        """The spatial axes of several elements that an operand depends on."""
+        used = {axis for terms in indices for axis, _ in terms}
+        return [axis for axis, extent in enumerate(self.spatial) if axis in used and extent > 1]
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is code for it."""
+        unit, last, group = self.unit, self.columns, self.group
+        if len(self.spatial) < 2 or len(self.reduced) < 2 or not self.left or len(self.right) < 3:
+            return False
+        if len(self.right[-3]) != 1 or not last < self.steps < group or self.extents[group] != unit.group:
+            return False
+        rows, others = self._several(self.left), [axis for axis in self._several(self.right) if axis != last]
+        several = [axis for axis, extent in enumerate(self.spatial) if extent > 1]
+        along = {axis for terms in (*self.left[:-1], *self.right[:-3]) for axis, _ in terms}
+        return (
+            (self.right[-3:] == (((self.steps, 1),), ((last, 1),), ((group, 1),)))
+            and self.left[-1] == ((self.steps, unit.group), (group, 1))
+            and not along & {self.steps, group, last}
+            and len(rows) == 1
+            and len(others) <= 1
+            and {*rows, *others, last} == {*several, last}
+            and self.spatial[last] % unit.columns == 0
+            and unit.fits(1, self.column_tiles)
+        )
+
+    @property
+    def column_tiles(self) -> int:
+        """The tiles side by side."""
+        panels = 1 if self.panels is None else self.spatial[self.panels]
+        return panels * self.spatial[self.columns] // self.unit.columns
+
+    @property
+    def row_blocks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """How many blocks of rows come one after the other, and the heights of the tiles of each, whose sums are in
+        registers at the same time: as few as possible, and equal ones, or a last one that is lower."""
+        rows, unit, columns = self.spatial[self.rows], self.unit, self.column_tiles
+        most = unit.rows * max(tiles for tiles in range(1, unit.rows) if unit.fits(tiles, columns))
+        count = -(-rows // most)
+        if rows % count == 0:
+            return ((count, self._tiles(rows // count)),)
+        return ((rows // most, self._tiles(most)), (1, self._tiles(rows % most)))
+
+    def _tiles(self, rows: int) -> tuple[int, ...]:
+        """The heights of tiles one above the other."""
+        most = self.unit.rows
+        return (*(most for _ in range((rows - 1) // most)), (rows - 1) % most + 1)
+
+    @property
+    def at_once(self) -> int:
+        """The steps of an instruction: as many as are a part of all."""
+        steps = self.extents[self.steps]
+        return next(count for count in range(min(self.unit.steps, steps), 0, -1) if steps % count == 0)
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+_NAME = re.compile(r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz_]+)")
+_NONE = "z"
+"""An index that is 0."""
+
+
+def named(name: str, units: Iterable[TileUnit]) -> TileProduct | None:
+    """The product of one of the ``units`` that has this ``name``, if it is one."""
+    found = _NAME.fullmatch(name)
+    unit = None if found is None else next((unit for unit in units if unit.name == found["unit"]), None)
+    if found is None or unit is None:
+        return None
+    try:
+        spatial, reduced = (tuple(map(int, found[kind].split("_"))) for kind in "sr")
+        left, right = (tuple(map(_terms, found[operand].split("_"))) for operand in "ab")
+    except ValueError:
+        return None
+    product = TileProduct(unit, spatial, reduced, left, right)
+    return product if product.is_valid else None
+
+
+def _listed(kind: str, extents: Sequence[int]) -> str:
+    return kind + "_".join(map(str, extents))
+
+
+def _indices(operand: str, indices: Sequence[Terms]) -> str:
+    return operand + "_".join(map(_index, indices))
+
+
+def _index(terms: Terms) -> str:
+    return "p".join(str(axis) if factor == 1 else f"{axis}m{factor}" for axis, factor in terms) or _NONE
+
+
+def _terms(text: str) -> Terms:
+    parts = (part.partition("m") for part in text.split("p")) if text != _NONE else ()
+    return tuple((int(axis), int(factor or 1)) for axis, _, factor in parts)

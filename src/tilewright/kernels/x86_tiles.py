@@ -1,0 +1,251 @@
+"""The matrix unit of x86 (AMX: Intel's manual, volume 1, chapter 18, and volume 2, ``TDPBF16PS`` and ``TDPBUSD``).
+
+Eight tile registers have up to 16 rows of 64 bytes. A function configures them, keeps sums in up to five of them over
+the whole reduction, stores these, and releases the registers: no state of the unit outlives it, so that nothing else
+(signals, other libraries) is concerned, and the system has nothing of it to save.
+
+``tdpbf16ps`` adds the products of even and of odd places up apart, each in f32 with one rounding to nearest even, and
+takes denormal numbers for 0; products of bytes are exact, modulo 2**32.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+from tilewright.base.dtypes import bf16, f32, i8, i32, u8
+from tilewright.kernels.tile_descriptions import Terms, TileProduct, TileUnit
+
+_REGISTERS = 8
+_ROW_BYTES = 64
+_WORD = 4
+
+
+@cache
+def x86_tile_units() -> tuple[TileUnit, ...]:
+    """Those of all types."""
+    kinds = (
+        ("tdpbf16ps", bf16, bf16, f32, 2, "amx-bf16"),
+        ("tdpbusd", u8, i8, i32, 4, "amx-int8"),
+        ("tdpbssd", i8, i8, i32, 4, "amx-int8"),
+    )
+    return tuple(TileUnit(*kind, 16, 16, 16, tile_code, _fits) for kind in kinds)
+
+
+def _fits(rows: int, columns: int) -> bool:
+    """The operands of the longer side pass through the registers that are left: two, as the last tile of rows may be
+    lower than others."""
+    return rows * columns + min(rows, columns) + 2 <= _REGISTERS
+
+
+def tile_code(product: TileProduct) -> str:
+    """The function on memory for ``product``."""
+    code = _Code(product)
+    return f"""
+{code.constants}
+define internal void @{product.name}({code.parameters}) {{
+{code.body}
+}}
+declare void @llvm.x86.ldtilecfg(ptr)
+declare void @llvm.x86.tilerelease()
+declare void @llvm.x86.tilezero(i8)
+declare void @llvm.x86.tileloadd64(i8, ptr, i64)
+declare void @llvm.x86.tilestored64(i8, ptr, i64)
+declare void @llvm.x86.{product.unit.name}(i8, i8, i8)
+"""
+
+
+class _Code:
+    """The text of one function, line by line. Strides and offsets are in bytes."""
+
+    def __init__(self, product: TileProduct) -> None:
+        self._product = product
+        self._lines: list[str] = ["entry:"]
+        self._heights, self._count = product.row_blocks[0][1], product.column_tiles
+        sizes = {"a": product.unit.left.itemsize, "b": product.unit.right.itemsize, "c": product.unit.wide.itemsize}
+        ranks = {"a": len(product.left), "b": len(product.right), "c": len(product.spatial)}
+        self.parameters = ", ".join(
+            f"ptr %{name}{''.join(f', i64 %{name}.{place}' for place in range(rank - 1))}"
+            for name, rank in ranks.items()
+        )
+        self._strides = {
+            name: [*(self._value(f"mul i64 %{name}.{d}, {sizes[name]}") for d in range(rank - 1)), str(sizes[name])]
+            for name, rank in ranks.items()
+        }
+        constants, before, start = list[str](), "entry", 0
+        for number, (count, heights) in enumerate(product.row_blocks):
+            self._heights, self._label = heights, f"rows{number}"
+            constants.append(f'@{product.name}.{number} = internal constant [64 x i8] c"{self._shapes}", align 64')
+            self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.{number})")
+            before = self._blocks(count, start, before)
+            start += count * sum(heights)
+        self._effect("@llvm.x86.tilerelease()")
+        self._lines.append("  ret void")
+        self.body, self.constants = "\n".join(self._lines), "\n".join(constants)
+
+    def _blocks(self, count: int, start: int, before: str) -> str:
+        """The loop over ``count`` blocks of rows, from row ``start`` on; returns the label where it ends."""
+        a, c = (
+            self._moved(operand, self._value(f"mul i64 {stride}, {start}"))
+            for operand, stride in (("%a", self._row_of_a), ("%c", self._row_of_c))
+        )
+        rows, here, i = sum(self._heights), self._label, f"%{self._label}"
+        by_a, by_c = (self._value(f"mul i64 {stride}, {rows}") for stride in (self._row_of_a, self._row_of_c))
+        last = f"{here}.loop{loops[0][0]}.end" if (loops := self._outer()) else here
+        self._lines += [f"  br label {i}", f"{here}:"]
+        self._lines.append(f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
+        self._lines.append(f"  {i}.a = phi ptr [ {a}, %{before} ], [ {i}.a.next, %{last} ]")
+        self._lines.append(f"  {i}.c = phi ptr [ {c}, %{before} ], [ {i}.c.next, %{last} ]")
+        self._block(here, f"{i}.a", f"{i}.c")
+        self._lines.append(f"  {i}.a.next = getelementptr i8, ptr {i}.a, i64 {by_a}")
+        self._lines.append(f"  {i}.c.next = getelementptr i8, ptr {i}.c, i64 {by_c}")
+        self._lines.append(f"  {i}.next = add i64 {i}.i, 1")
+        self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {count}")
+        self._lines.append(f"  br i1 {i}.more, label {i}, label {i}.end")
+        self._lines.append(f"{here}.end:")
+        return f"{here}.end"
+
+    def _block(self, before: str, a: str, c: str) -> None:
+        for number in range(len(self._heights) * self._count):
+            self._effect(f"@llvm.x86.tilezero(i8 {number})")
+        self._loops(self._outer(), before, a, "%b")
+        self._store(c)
+
+    @property
+    def _row_of_a(self) -> str:
+        return self._moves(self._product.rows)[0]
+
+    @property
+    def _row_of_c(self) -> str:
+        return self._strides["c"][self._product.rows]
+
+    # Registers --------------------------------------------------------------------------------------------------------
+
+    def _sums(self, row: int, column: int) -> int:
+        return row * self._count + column
+
+    @property
+    def _rows_pass(self) -> bool:
+        """Whether the tiles of ``a`` pass through registers, while those of ``b`` stay during a step."""
+        return len(self._heights) >= self._count
+
+    def _operand(self, row: int | None, column: int | None) -> int:
+        """The register of the tile of ``a`` in the row, or of ``b`` in the column, of tiles."""
+        place = row if row is not None else column
+        assert place is not None, "a row or a column"
+        first = len(self._heights) * self._count
+        if (row is not None) is not self._rows_pass:
+            return first + place
+        passing = range(first + min(len(self._heights), self._count), _REGISTERS)
+        if row is None or self._heights[-1] == self._heights[0]:
+            return passing[place % len(passing)]
+        is_lower = row == len(self._heights) - 1
+        return passing[-1] if is_lower else passing[place % (len(passing) - 1)]
+
+    @property
+    def _shapes(self) -> str:
+        """The configuration: the bytes of a row of each register, and its rows."""
+        width = self._product.at_once * _WORD
+        shapes = [(0, 0)] * _REGISTERS
+        for row, height in enumerate(self._heights):
+            for column in range(self._count):
+                shapes[self._sums(row, column)] = (height, _ROW_BYTES)
+                shapes[self._operand(None, column)] = (self._product.at_once, _ROW_BYTES)
+            shapes[self._operand(row, None)] = (height, width)
+        widths, heights = [b for _, w in shapes for b in (w, 0)], [h for h, _ in shapes]
+        palette = 1
+        table = (palette, *[0] * 15, *widths, *[0] * 16, *heights, *[0] * 8)
+        return "".join(f"\\{byte:02x}" for byte in table)
+
+    # Loops ------------------------------------------------------------------------------------------------------------
+
+    def _outer(self) -> list[tuple[int, int]]:
+        """The axes of the loops of the reduction and the elements of an iteration, outermost first."""
+        product, split = self._product, len(self._product.spatial)
+        others = [(axis, 1) for axis in range(split, product.group) if axis != product.steps]
+        loops = [*others, (product.steps, product.at_once)]
+        return [(axis, size) for axis, size in loops if product.extents[axis] > size]
+
+    def _loops(self, loops: Sequence[tuple[int, int]], before: str, a: str, b: str) -> None:
+        """The loops around a step, which moves both operands."""
+        if not loops:
+            self._step(a, b)
+            return
+        (axis, size), *inner = loops
+        here = f"{self._label}.loop{axis}"
+        i, last = f"%{here}", f"{self._label}.loop{inner[0][0]}.end" if inner else here
+        by_a, by_b = (self._value(f"mul i64 {stride}, {size}") for stride in self._moves(axis))
+        self._lines += [f"  br label %{here}", f"{here}:"]
+        self._lines.append(f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
+        self._lines.append(f"  {i}.a = phi ptr [ {a}, %{before} ], [ {i}.a.next, %{last} ]")
+        self._lines.append(f"  {i}.b = phi ptr [ {b}, %{before} ], [ {i}.b.next, %{last} ]")
+        self._loops(inner, here, f"{i}.a", f"{i}.b")
+        self._lines.append(f"  {i}.a.next = getelementptr i8, ptr {i}.a, i64 {by_a}")
+        self._lines.append(f"  {i}.b.next = getelementptr i8, ptr {i}.b, i64 {by_b}")
+        self._lines.append(f"  {i}.next = add i64 {i}.i, {size}")
+        self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {self._product.extents[axis]}")
+        self._lines.append(f"  br i1 {i}.more, label %{here}, label %{here}.end")
+        self._lines.append(f"{here}.end:")
+
+    def _moves(self, axis: int) -> tuple[str, str]:
+        """What moving on by one along ``axis`` adds to the addresses of both operands."""
+        product, strides = self._product, self._strides
+        return self._distance(product.left, strides["a"], axis), self._distance(product.right, strides["b"], axis)
+
+    def _distance(self, indices: Sequence[Terms], strides: Sequence[str], axis: int) -> str:
+        total = "0"
+        for terms, stride in zip(indices, strides, strict=True):
+            for factor in (factor for own, factor in terms if own == axis):
+                total = self._value(f"add i64 {total}, {self._value(f'mul i64 {stride}, {factor}')}")
+        return total
+
+    def _step(self, a: str, b: str) -> None:
+        """One product for each tile of the sums."""
+        product = self._product
+        by_row, by_step = self._row_of_a, self._moves(product.steps)[1]
+        staying = range(self._count) if self._rows_pass else range(len(self._heights))
+        for place in staying:
+            self._load(place, a, b, by_row, by_step, is_row=not self._rows_pass)
+        for place in range(len(self._heights) if self._rows_pass else self._count):
+            self._load(place, a, b, by_row, by_step, is_row=self._rows_pass)
+            for other in staying:
+                row, column = (place, other) if self._rows_pass else (other, place)
+                numbers = (self._sums(row, column), self._operand(row, None), self._operand(None, column))
+                self._effect(f"@llvm.x86.{product.unit.name}({', '.join(f'i8 {number}' for number in numbers)})")
+
+    def _load(self, place: int, a: str, b: str, by_row: str, by_step: str, *, is_row: bool) -> None:
+        if is_row:
+            start = self._value(f"mul i64 {by_row}, {sum(self._heights[:place])}")
+            number, source, stride = self._operand(place, None), self._moved(a, start), by_row
+        else:
+            number, source, stride = self._operand(None, place), self._moved(b, self._column("b", place)), by_step
+        self._effect(f"@llvm.x86.tileloadd64(i8 {number}, ptr {source}, i64 {stride})")
+
+    def _store(self, c: str) -> None:
+        by_row = self._row_of_c
+        for row in range(len(self._heights)):
+            start = self._moved(c, self._value(f"mul i64 {by_row}, {sum(self._heights[:row])}"))
+            for column in range(self._count):
+                place = self._moved(start, self._column("c", column))
+                self._effect(f"@llvm.x86.tilestored64(i8 {self._sums(row, column)}, ptr {place}, i64 {by_row})")
+
+    def _column(self, operand: str, number: int) -> str:
+        """Where the column ``number`` of tiles begins in the operand: a tile's row has as many bytes in both."""
+        product = self._product
+        in_panel = product.spatial[product.columns] // product.unit.columns
+        panel, within = divmod(number, in_panel)
+        if product.panels is None:
+            return str(within * _ROW_BYTES)
+        stride = self._strides["c"][product.panels] if operand == "c" else self._moves(product.panels)[1]
+        return self._value(f"add i64 {self._value(f'mul i64 {stride}, {panel}')}, {within * _ROW_BYTES}")
+
+    # Lines ------------------------------------------------------------------------------------------------------------
+
+    def _value(self, text: str) -> str:
+        name = f"%v{len(self._lines)}"
+        self._lines.append(f"  {name} = {text}")
+        return name
+
+    def _moved(self, pointer: str, offset: str) -> str:
+        return self._value(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+
+    def _effect(self, call: str) -> None:
+        self._lines.append(f"  call void {call}")
