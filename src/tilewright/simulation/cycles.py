@@ -23,8 +23,8 @@ from tilewright.runtime.objectfile import Segment
 from tilewright.simulation.decoding import Instruction, Kind, decoded
 from tilewright.simulation.emulator import EXECUTE, READ, WRITE, Emulator, Stopped
 from tilewright.simulation.pipeline import loop_cycles, straight_cycles
-from tilewright.simulation.watching import Block, Blocks, Caches, Misses
-from tilewright.target.cores import CORES, Core
+from tilewright.simulation.watching import LINE, Block, Blocks, Caches, Misses
+from tilewright.target.cores import CORES, Cache, Core
 from tilewright.target.target import Architecture, Target
 
 VERSION = 1
@@ -69,7 +69,9 @@ def core_of(target: Target) -> Core:
         known = ", ".join(CORES)
         raise Unsupported(f"cycles of {target.arch.value},{target.cpu} can't be simulated; of aarch64: {known}")
     core = CORES[target.cpu]
-    return replace(core, l1=replace(core.l1, bytes=target.l1_bytes), l2=replace(core.l2, bytes=target.l2_bytes))
+    third = None if core.l3 is None or not target.l3_bytes else replace(core.l3, bytes=target.l3_bytes)
+    first, second = replace(core.l1, bytes=target.l1_bytes), replace(core.l2, bytes=target.l2_bytes)
+    return replace(core, l1=first, l2=second, l3=third)
 
 
 def simulate(parts: Artifact, inputs: Mapping[str, Array], seconds: float = 600.0) -> Simulated:
@@ -85,7 +87,8 @@ def simulate(parts: Artifact, inputs: Mapping[str, Array], seconds: float = 600.
         instructions = blocks.instructions
         straight = _joined(tuple(blocks.found()), program.image.view())
     near, far = _missed(program, inputs, core, instructions, seconds)
-    return Simulated(outputs, _cost(straight, core, near, far), instructions, near, far)
+    waiting = _waiting(core, near, far, program.bytes)
+    return Simulated(outputs, _cost(straight, core, waiting), instructions, near, far)
 
 
 def _missed(
@@ -142,6 +145,13 @@ class _Program:
         """The address of the code, and its bytes."""
         span = self.layout.parts[Segment.CODE]
         return _IMAGE_AT + span.start, span.size
+
+    @property
+    def bytes(self) -> int:
+        """Of all data that a call may touch."""
+        interface = self.interface
+        tensors = sum(tensor.bytes for tensor in (*interface.inputs, *interface.outputs))
+        return tensors + interface.constant_bytes + interface.workspace_bytes
 
     @contextmanager
     def call(self, inputs: Mapping[str, Array]) -> Generator["_Call"]:
@@ -250,7 +260,7 @@ def _joined(blocks: Sequence[Block], code: memoryview) -> list[_Straight]:
     return joined
 
 
-def _cost(blocks: Iterable[_Straight], core: Core, near: Misses, far: Misses) -> Cost:
+def _cost(blocks: Iterable[_Straight], core: Core, waiting: float) -> Cost:
     inside = ends = 0.0
     for block in blocks:
         if not block.is_loop:
@@ -258,12 +268,22 @@ def _cost(blocks: Iterable[_Straight], core: Core, near: Misses, far: Misses) ->
             continue
         inside += block.times * loop_cycles(block.body, core)
         entered = max(1, block.times - block.backs)
-        ends += entered * (core.fma_latency + core.mispredict * (block.times > _REMEMBERED_ROUNDS * entered))
-    return Cost(inside, ends, _waiting(core, near, far))
+        if block.times > _REMEMBERED_ROUNDS * entered:
+            ends += entered * (core.fma_latency + core.mispredict)
+    return Cost(inside, ends, waiting)
 
 
-def _waiting(core: Core, near: Misses, far: Misses) -> float:
-    """Cycles for lines that the caches lacked: those in sequence are fetched ahead."""
-    scattered = (near.all - near.streamed) * core.l2.latency + (far.all - far.streamed) * core.memory.latency
-    streamed = near.streamed * core.l2.line_cycles + far.streamed * core.memory.line_cycles
-    return streamed + scattered / core.overlap
+def _waiting(core: Core, near: Misses, far: Misses, data: int) -> float:
+    """Cycles for lines that the caches lacked: those in sequence are fetched ahead.
+
+    What is touched for the first time comes from memory; ``data``: its bytes at most. After that, a third cache has it
+    if all fits.
+    """
+    again = max(0.0, 1 - -(-data // LINE) / far.all) if far.all else 0.0
+    behind = core.memory if core.l3 is None or data > core.l3.bytes else core.l3
+    first = _fetching(core, core.memory, far)
+    return _fetching(core, core.l2, near) + (1 - again) * first + again * _fetching(core, behind, far)
+
+
+def _fetching(core: Core, cache: Cache, misses: Misses) -> float:
+    return misses.streamed * cache.line_cycles + (misses.all - misses.streamed) * cache.latency / core.overlap

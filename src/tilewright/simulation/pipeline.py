@@ -89,7 +89,8 @@ class _Flow:
     def _add(self, instruction: Instruction) -> None:
         core, needs = self.core, _needs(instruction, self.core)
         ready = max(self._dispatch(), self._operands(instruction))
-        start = self._out_of_order(needs, ready) if core.window else self._in_order(needs, ready)
+        is_alone = not core.window and instruction.kind is Kind.LOAD and instruction.bytes > core.load_bytes
+        start = self._out_of_order(needs, ready) if core.window else self._in_order(needs, ready, is_alone=is_alone)
         end = start + needs.latency
         for register in instruction.writes:
             # The base of an access that moves it is there at once.
@@ -115,11 +116,17 @@ class _Flow:
             last = max(last, start)
         return last
 
-    def _in_order(self, needs: _Needs, ready: int) -> int:
-        """All operations start together, and nothing that follows starts earlier."""
+    def _in_order(self, needs: _Needs, ready: int, *, is_alone: bool) -> int:
+        """All operations start together, and nothing that follows starts earlier.
+
+        ``is_alone``: nothing starts while it starts, as with loads wider than their pipeline (ncnn's measurements).
+        """
         start = ready
-        while not self._is_free(needs, start):
+        while not self._is_free(needs, start) or (is_alone and self.dispatched[start]):
             start += 1
+        if is_alone:
+            for later in range(max(cycles for _, cycles in needs.pipes)):
+                self.dispatched[start + later] = self.core.width
         for pipe, cycles in needs.pipes:
             for later in range(cycles):
                 self.used[pipe][start + later] += 1

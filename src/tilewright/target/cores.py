@@ -74,7 +74,8 @@ class Core:
     """Of this, only the size and the ways count: its latency is in ``load_latency``."""
     l2: Cache
     memory: Cache
-    """All behind the second cache."""
+    l3: Cache | None = None
+    """Where chips usually have one; of a system or a cluster."""
     broadcast_pipes: int = 0
     """Vector pipelines that a load occupies which copies its element to all lanes."""
 
@@ -125,6 +126,7 @@ _A55 = Core(
     l1=_cache(32, 4, 0.0, 0.0),  # R: 16 to 64 KiB
     l2=_cache(256, 4, 4.0, 10.0),  # R: 0 to 256 KiB; e
     memory=_cache(0, 0, 24.0, 150.0),  # e
+    l3=_cache(1024, 16, 8.0, 30.0),  # R: 0 to 4 MiB of the cluster; e
 )
 _A72 = Core(
     width=3,  # G
@@ -164,6 +166,7 @@ _N1 = Core(
     l1=_cache(64, 4, 0.0, 0.0),  # R
     l2=_cache(1024, 8, 1.0, 11.0),  # R: 256 KiB to 1 MiB; e
     memory=_cache(0, 0, 6.0, 150.0),  # e
+    l3=_cache(32 * _KIB, 16, 3.0, 60.0),  # of the system, as in Graviton2; e
     broadcast_pipes=1,  # G
 )
 _A76 = Core(
@@ -184,6 +187,7 @@ _A76 = Core(
     l1=_cache(64, 4, 0.0, 0.0),  # R
     l2=_cache(512, 8, 1.0, 9.0),  # R: 128 to 512 KiB; e
     memory=_cache(0, 0, 8.0, 150.0),  # e
+    l3=_cache(2048, 16, 3.0, 30.0),  # R: 0 to 4 MiB of the cluster; e
     broadcast_pipes=1,  # G
 )
 _V1 = Core(
@@ -204,6 +208,7 @@ _V1 = Core(
     l1=_cache(64, 4, 0.0, 0.0),  # R
     l2=_cache(1024, 8, 0.5, 10.0),  # R; e
     memory=_cache(0, 0, 4.0, 150.0),  # e
+    l3=_cache(32 * _KIB, 16, 2.0, 60.0),  # of the system, as in Graviton3; e
     broadcast_pipes=1,  # G
 )
 _FIRESTORM = Core(
@@ -224,6 +229,7 @@ _FIRESTORM = Core(
     l1=_cache(128, 8, 0.0, 0.0),  # J
     l2=_cache(12 * _KIB, 12, 1.0, 16.0),  # J; e
     memory=_cache(0, 0, 2.0, 300.0),  # e
+    l3=_cache(8 * _KIB, 16, 1.5, 100.0),  # J: of the system; e
     broadcast_pipes=1,  # J
 )
 

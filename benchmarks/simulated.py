@@ -1,0 +1,132 @@
+"""The analytic choice and the tuner in simulated cycles of ARM cores: `python -m benchmarks.simulated`.
+
+For each convolution of ResNet-18 (C1 to C12), and each core, a search of some candidates. Printed are simulated cycles
+of the best one, and as multiples of them: of the analytic choice; and of the choice by the figures that are fitted to
+AVX-512 (those of a processor without a table). Cycles are simulated, so nothing has to be quiet, and the same command
+prints the same numbers. What is measured is kept in a database, and not measured again. Needs the extra `simulation`.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright.measure.job import Job
+from tilewright.measure.records import Records
+from tilewright.measure.runner import Runner
+from tilewright.measure.simulated import CHILD, LIMITS, device_of
+from tilewright.schedule.schedule import Schedule
+from tilewright.target.machine import Machine
+from tilewright.target.target import Target
+from tilewright.tune.kernel_tuner import QUICK, KernelTuner, Setup
+from tilewright.tune.measurer import Measurer
+from tilewright.tune.recorded import SEARCHING
+from tilewright.tune.untuned import schedule
+
+from .ablation.layers import LAYERS, space_of
+from .options import names
+from .scheduling import CALLS
+from .tables import geometric_mean
+
+TARGETS = ("aarch64,cortex-a72", "aarch64,cortex-a76")
+RECORDS = Path("build/simulated.db")
+WITHIN = 1.1
+"""By how much a choice may be slower than the best one, to count as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Thousands of cycles of a layer: by the analytic choice, by that of figures of AVX-512, and at best."""
+
+    layer: str
+    analytic: float
+    avx: float
+    best: float
+    tried: int
+    macs: int
+
+    def __str__(self) -> str:
+        per_vector = 4e3 * self.best / self.macs
+        others = f"{self.analytic / self.best:8.2f} {self.avx / self.best:8.2f}"
+        return f"{self.layer:>6} {self.tried:6} {self.best:10.0f} {per_vector:10.2f} {others}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what is missing; print a table for each core."""
+    options = _options(arguments)
+    options.records.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.targets:
+        target = Target.parse(name)
+        print(f"{target}: {device_of(target)}")
+        print(" layer  tried    kcycles per vector analytic      AVX", flush=True)
+        rows: list[Row] = []
+        for row in measured(target, options.layers, options.trials, options.records, options.lanes):
+            rows.append(row)
+            print(row, flush=True)
+        print(*summary(rows), sep="\n", flush=True)
+
+
+def measured(target: Target, layers: Sequence[str], trials: int, path: Path, lanes: int) -> Iterator[Row]:
+    """A row for each layer."""
+    with (
+        Records.open(path) as records,
+        records.session({"benchmark": "simulated", "target": str(target)}) as session,
+        Runner(LIMITS, lanes=lanes, command=CHILD) as runner,
+    ):
+        measurer = Measurer(runner, records, session)
+        for layer in layers:
+            yield _row(layer, target, trials, measurer)
+
+
+def _row(layer: str, target: Target, trials: int, measurer: Measurer) -> Row:
+    facts, space = LAYERS[layer], space_of(LAYERS[layer], target)
+    setup = Setup(simulated=device_of(target), transfer=False)
+    tuner = KernelTuner(space, measurer, setup)
+    naive = replace(target, machine=Machine(), l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=8 << 20)
+    avx = _cycles(schedule(space.naive, naive), target, str(space.naive), setup, measurer)
+    while len(tuner.history.digits) < trials and not tuner.is_over:
+        tuner.round()
+    if tuner.history.details:
+        raise RuntimeError(tuner.history.causes())
+    analytic, best = tuner.analytic_seconds, tuner.best_seconds
+    assert analytic is not None and best is not None
+    size = -(-facts.size // facts.stride)
+    macs = size**2 * facts.inputs * facts.outputs * facts.kernel**2
+    return Row(layer, analytic * 1e6, avx, min(best * 1e6, avx), 1 + len(tuner.history.digits), macs)
+
+
+def _cycles(made: Schedule, target: Target, program: str, setup: Setup, measurer: Measurer) -> float:
+    timing = replace(QUICK, simulated=setup.simulated)
+    job = Job(program, made.trace.to_json(), str(target), 1, SEARCHING, timing, str(made.program))
+    (outcome,) = measurer.measure([job])
+    if outcome.median_us is None:
+        raise RuntimeError(outcome.detail)
+    return outcome.median_us
+
+
+def summary(rows: Sequence[Row]) -> Iterator[str]:
+    """What the table says."""
+    good = sum(row.analytic <= WITHIN * row.best for row in rows)
+    yield f"schedules: {sum(row.tried for row in rows)}"
+    yield f"analytic choice within 10 % of the best: {good} of {len(rows)} layers"
+    yield f"tuned, over the choice by figures of AVX-512: {geometric_mean([row.avx / row.best for row in rows]):.2f}"
+    yield f"tuned, over the analytic choice: {geometric_mean([row.analytic / row.best for row in rows]):.2f}"
+    calls = [CALLS[row.layer] for row in rows]
+    before, after = (
+        sum(count * getattr(row, name) for count, row in zip(calls, rows, strict=True)) for name in ("avx", "best")
+    )
+    yield f"all layers, as often as the network computes them: {before / after:.2f}"
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.simulated", description="Choices in simulated cycles.")
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), help="default %(default)s")
+    parser.add_argument("--layers", type=names, default=list(LAYERS), help=f"default {','.join(LAYERS)}")
+    parser.add_argument("--trials", type=int, default=16, help="candidates of each search, default %(default)s")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="database, default %(default)s")
+    parser.add_argument("--lanes", type=int, default=2, help="candidates at once, default %(default)s")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()
