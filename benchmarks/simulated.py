@@ -122,7 +122,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulated", description="Choices in simulated cycles.")
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), help="default %(default)s")
     parser.add_argument("--layers", type=names, default=list(LAYERS), help=f"default {','.join(LAYERS)}")
-    parser.add_argument("--trials", type=int, default=16, help="candidates of each search, default %(default)s")
+    parser.add_argument("--trials", type=int, default=8, help="candidates of each search, default %(default)s")
     parser.add_argument("--records", type=Path, default=RECORDS, help="database, default %(default)s")
     parser.add_argument("--lanes", type=int, default=2, help="candidates at once, default %(default)s")
     return parser.parse_args(arguments)

@@ -23,7 +23,14 @@ from tilewright.base.events import Listener
 from tilewright.base.names import shown
 from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.base.settings import Settings
-from tilewright.cli.fleet_options import add_device, fleet_of, on_device, refuse_without_device
+from tilewright.cli.fleet_options import (
+    SIMULATED,
+    add_device,
+    fleet_of,
+    for_simulation,
+    on_device,
+    refuse_without_device,
+)
 from tilewright.cli.options import (
     add_choice,
     add_compile_arguments,
@@ -87,6 +94,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     refuse_without_device(options)
     if options.device is None:
         return _tune(options, console)
+    if options.device == SIMULATED:
+        simulated = for_simulation(options)
+        from tilewright.networks.simulated import Simulated
+
+        return _tune(simulated, console, Simulated())
     with fleet_of(options) as fleet:
         from tilewright.networks.device import OnDevice
 

@@ -28,11 +28,11 @@ from tilewright.target.cores import CORES, Cache, Core
 from tilewright.target.target import Architecture, Target
 
 VERSION = 1
-"""Of what is simulated: records of another version are of another device."""
+"""Of the model: measurements by another version are of another device."""
 _PREFIX = "simulated"
 _IMAGE_AT = 1 << 22
 _ARRAYS_AT = 1 << 33
-COUNTED = 8_000_000
+COUNTED = 4_000_000
 """Instructions in which misses are counted."""
 _REMEMBERED_ROUNDS = 16
 """Loops of fewer rounds end as branch predictors expect. Estimated: histories are some dozens of branches long."""

@@ -52,22 +52,20 @@ class Instruction:
     target: int | None = None
 
 
-_KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys("madd msub mul mneg smull umull smaddl umaddl smulh umulh".split(), Kind.MULTIPLY),
-    **dict.fromkeys("sdiv udiv".split(), Kind.DIVIDE),
-    **dict.fromkeys("fmla fmls fmadd fmsub fnmadd fnmsub".split(), Kind.FMA),
-    **dict.fromkeys("sdot udot usdot sudot smmla ummla usmmla bfdot bfmmla bfmlalb bfmlalt mla mls".split(), Kind.DOT),
-    **dict.fromkeys("fdiv fsqrt".split(), Kind.FLOAT_DIVIDE),
-    **dict.fromkeys("prfm prfum".split(), Kind.PREFETCH),
-    **dict.fromkeys("nop hint".split(), Kind.NOTHING),
-    **dict.fromkeys("b bl blr br ret cbz cbnz tbz tbnz".split(), Kind.BRANCH),
-    **dict.fromkeys("scvtf ucvtf fcvtzs fcvtzu fcvtn fcvtl fcvt".split(), Kind.FLOAT),
-    **dict.fromkeys(
-        "fadd fsub fmul fnmul fmax fmin fmaxnm fminnm fabs fneg fabd faddp fmulx frecpe frecps frsqrte frsqrts".split(),
-        Kind.FLOAT,
-    ),
-    **dict.fromkeys("ld1r ld2r ld3r ld4r".split(), Kind.BROADCAST),
+_NAMES: Mapping[Kind, str] = {
+    Kind.MULTIPLY: "madd msub mul mneg smull umull smaddl umaddl smulh umulh",
+    Kind.DIVIDE: "sdiv udiv",
+    Kind.BRANCH: "b bl blr br ret cbz cbnz tbz tbnz",
+    Kind.BROADCAST: "ld1r ld2r ld3r ld4r",
+    Kind.PREFETCH: "prfm prfum",
+    Kind.FMA: "fmla fmls fmadd fmsub fnmadd fnmsub",
+    Kind.DOT: "sdot udot usdot sudot smmla ummla usmmla bfdot bfmmla bfmlalb bfmlalt mla mls",
+    Kind.FLOAT: "scvtf ucvtf fadd fsub fmul fnmul fmulx fmax fmin fmaxnm fminnm fabs fneg fabd faddp frecpe frecps "
+    "frsqrte frsqrts",
+    Kind.FLOAT_DIVIDE: "fdiv fsqrt",
+    Kind.NOTHING: "nop hint",
 }
+_KINDS: Mapping[str, Kind] = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 _VECTORS = "bhsdqv"
 _LOADED: Mapping[str, int] = {"b": 1, "h": 2, "s": 4, "d": 8, "q": 16, "w": 4, "x": 8}
 """Bytes of a register, by the first letter of its name."""

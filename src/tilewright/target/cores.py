@@ -2,8 +2,8 @@
 
 Sources, by the letters in the table below:
 
-    G  Arm's software optimization guides: Cortex-A55 (EPM128372), Cortex-A72 (UAN 0016A), Cortex-A76 (PJDOC-466751330-7215),
-       Neoverse N1 (PJDOC-466751330-9707), Neoverse V1 (PJDOC-466751330-9685)
+    G  Arm's software optimization guides of Cortex-A55, A72 (UAN 0016A), A76, Neoverse N1 and V1, as L quotes them, and
+       gem5 for the multiply-add of the A72
     L  LLVM's scheduling models: AArch64SchedA53, A55, A57 (which LLVM takes for the A72, too), NeoverseN1, NeoverseV1
     R  Arm's technical reference manuals: sizes and ways of caches
     J  Dougall Johnson, "Apple Microarchitecture Research" (Firestorm)

@@ -3,8 +3,8 @@
 Cycles are those of one core. A figure without a source is a fit: the value with which the model ranks candidates most
 like measured times on Zen 4 and Zen 5 (``python -m benchmarks.choices``, ``streams``, ``contractions``). A processor
 without a line in ``_MACHINES`` or in the table of cores gets the same figures, and one unknown to LLVM those of the
-newest of its family (``base/host.py``). ``tilewright doctor --measure`` measures ``MEASURED`` on this machine; ``measured.py`` stores the
-results.
+newest of its family (``base/host.py``). ``tilewright doctor --measure`` measures ``MEASURED`` on this machine;
+``measured.py`` stores the results.
 """
 
 from collections.abc import Mapping
