@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tilewright.graph import Array
 from tilewright.measure.runner import Runner
@@ -11,7 +9,6 @@ from tilewright.measure.simulated import CHILD, LIMITS, device_of
 from tilewright.measure.turns import Timing
 from tilewright.model import CompiledModel
 from tilewright.networks.comparison import Comparison
-from tilewright.runtime import artifact
 from tilewright.runtime.sizing import default_threads
 from tilewright.simulation.cycles import Simulated as Run
 from tilewright.simulation.cycles import simulate
@@ -50,7 +47,4 @@ def seconds(run: Run) -> float:
 
 def simulated_run(model: CompiledModel, feeds: Mapping[str, Array]) -> Run:
     """A run of a compiled model in an emulator. Raises as ``simulate`` does."""
-    with TemporaryDirectory(prefix="tilewright-simulated-") as folder:
-        path = Path(folder) / "model.tw"
-        model.save(path, signed=False)
-        return simulate(artifact.read(path, None, trust=True), feeds)
+    return simulate(model.contents(), feeds)
