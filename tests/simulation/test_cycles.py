@@ -119,6 +119,16 @@ def test_what_writes_beside_its_arrays_is_stopped() -> None:
             emulator.go(10.0)
 
 
+def test_vectors_of_sve_are_on() -> None:
+    with Emulator() as emulator:
+        pages = Pages(4096)
+        # index z0.s, #3, w13; mov w0, v0.s[1]; ret
+        pages.view()[:12] = np.array([0x04AD4860, 0x0E0C3C00, 0xD65F03C0], np.uint32).tobytes()
+        emulator.map(0x1000, pages, 7)
+        emulator.begin(0x1000, ())
+        assert emulator.go(10.0) == 3
+
+
 def test_what_does_not_end_is_stopped() -> None:
     with Emulator() as emulator:
         pages = Pages(4096)

@@ -27,6 +27,15 @@ class Stopped(Exception):
     """The code has not come to its end: it took too long, or did what is not allowed."""
 
 
+class _SystemRegister(ctypes.Structure):
+    """``uc_arm64_cp_reg``."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("crn", "crm", "op0", "op1", "op2")),
+        ("value", ctypes.c_uint64),
+    )
+
+
 class Emulator:
     """A processor without memory; ``map`` gives it some."""
 
@@ -42,6 +51,7 @@ class Emulator:
         control = unicorn_const.UC_CTL_CPU_MODEL | 1 << 26 | unicorn_const.UC_CTL_IO_WRITE << 30
         model = ctypes.c_int(arm64_const.UC_CPU_ARM64_MAX)
         self._require(self._library.uc_ctl(self._engine, ctypes.c_uint32(control), model), "choose a processor")
+        self._switch_on_vectors()
         self.map(_STACK_AT, Pages(STACK_BYTES), READ | WRITE)
 
     def __enter__(self) -> "Emulator":
@@ -77,8 +87,7 @@ class Emulator:
         registers |= {arm64_const.UC_ARM64_REG_X30: _RETURN_AT, arm64_const.UC_ARM64_REG_PC: function}
         registers |= {arm64_const.UC_ARM64_REG_X0 + place: value for place, value in enumerate(arguments)}
         for register, value in registers.items():
-            written = self._library.uc_reg_write(self._engine, register, ctypes.byref(_LONG(value)))
-            self._require(written, "write a register")
+            self._write(register, value)
 
     def go(self, seconds: float) -> int | None:
         """The result of the call; None if it was stopped before, and ``go`` goes on.
@@ -95,6 +104,17 @@ class Emulator:
         if time.monotonic() - begin >= seconds:
             raise Stopped(f"it takes more than {seconds:.0f} s")
         return None
+
+    def _switch_on_vectors(self) -> None:
+        """Those of SVE are off at first, in CPTR_EL3 and CPACR_EL1. They have 128 bits."""
+        for register in (_SystemRegister(1, 1, 3, 6, 2, 1 << 8), _SystemRegister(1, 0, 3, 0, 2, 3 << 20 | 3 << 16)):
+            at = ctypes.byref(register)
+            written = self._library.uc_reg_write(self._engine, arm64_const.UC_ARM64_REG_CP_REG, at)
+            self._require(written, "write a system register")
+
+    def _write(self, register: int, value: int) -> None:
+        written = self._library.uc_reg_write(self._engine, register, ctypes.byref(_LONG(value)))
+        self._require(written, "write a register")
 
     def _read(self, register: int) -> int:
         value = _LONG()

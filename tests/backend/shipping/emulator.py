@@ -124,6 +124,9 @@ def _engine(machine: Machine) -> "unicorn.Uc":
     if machine is Machine.AARCH64:
         engine = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         engine.ctl_set_cpu_model(arm.UC_CPU_ARM64_MAX)  # the usual one has no dot products, and no half precision
+        # Vectors of SVE are off at first, in CPTR_EL3 and CPACR_EL1. They have 128 bits.
+        engine.reg_write(arm.UC_ARM64_REG_CP_REG, (1, 1, 3, 6, 2, 1 << 8))
+        engine.reg_write(arm.UC_ARM64_REG_CP_REG, (1, 0, 3, 0, 2, 3 << 20 | 3 << 16))
     else:
         engine = unicorn.Uc(unicorn.UC_ARCH_RISCV, unicorn.UC_MODE_RISCV64)
         status = engine.reg_read(riscv.UC_RISCV_REG_MSTATUS)
