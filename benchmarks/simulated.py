@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
-from tilewright.measure.runner import Runner
-from tilewright.measure.simulated import CHILD, LIMITS, device_of
+from tilewright.measure.simulated import simulating
 from tilewright.schedule.schedule import Schedule
+from tilewright.simulation.cores import device_of
 from tilewright.target.machine import Machine
 from tilewright.target.target import Target
 from tilewright.tune.kernel_tuner import QUICK, KernelTuner, Setup
@@ -75,7 +75,7 @@ def measured(target: Target, layers: Sequence[str], trials: int, path: Path, lan
     with (
         Records.open(path) as records,
         records.session({"benchmark": "simulated", "target": str(target)}) as session,
-        Runner(LIMITS, lanes=lanes, command=CHILD) as runner,
+        simulating(lanes) as runner,
     ):
         measurer = Measurer(runner, records, session)
         for layer in layers:

@@ -15,8 +15,9 @@ from tilewright.measure.job import Job
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
 from tilewright.measure.runner import Runner
-from tilewright.measure.simulated import CHILD, LIMITS, device_of
+from tilewright.measure.simulated import simulating
 from tilewright.measure.verdicts import Outcome, Verdict
+from tilewright.simulation.cores import device_of
 from tilewright.target.target import Target
 
 A72 = "aarch64,cortex-a72"
@@ -25,7 +26,7 @@ CORE = device_of(Target.parse(A72))
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    with Runner(LIMITS, spares=0, command=CHILD) as made:
+    with simulating(spares=0) as made:
         yield made
 
 

@@ -13,7 +13,8 @@ from tilewright.base.errors import Unsupported
 from tilewright.measure.build import as_artifact, image_of
 from tilewright.runtime.memory import Pages
 from tilewright.simulation import cycles
-from tilewright.simulation.cycles import core_of, simulate
+from tilewright.simulation.cores import core_of
+from tilewright.simulation.cycles import simulate
 from tilewright.simulation.emulator import READ, WRITE, Emulator, Stopped
 from tilewright.simulation.watching import LINE, Caches
 from tilewright.target.cores import Cache

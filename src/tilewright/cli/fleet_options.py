@@ -4,10 +4,12 @@ import argparse
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.base.errors import BadInput, Unsupported
+from tilewright.simulation.cores import core_of
 from tilewright.target.target import Target
 
 if TYPE_CHECKING:
@@ -93,11 +95,9 @@ def for_simulation(options: argparse.Namespace) -> argparse.Namespace:
     """
     if given := _fleet_options(options):
         raise BadInput(f"--{given[0]} says how to reach a device, and --device {SIMULATED} is none: leave it out")
-    try:
-        from tilewright.simulation.cycles import core_of
-    except ImportError as error:
-        raise Unsupported(f'simulated cycles need {error.name}: pip install "tilewright[simulation]"') from error
     core_of(Target.parse(options.target))
+    if missing := [name for name in ("unicorn", "capstone") if find_spec(name) is None]:
+        raise Unsupported(f'simulated cycles need {missing[0]}: pip install "tilewright[simulation]"')
     return argparse.Namespace(**{**vars(options), "threads": 1})
 
 

@@ -98,7 +98,7 @@ class Emulated:
 
     def device(self) -> dict[str, object]:
         """Its core, and the cycles of the last run, as JSON."""
-        from tilewright.measure.simulated import device_of
+        from tilewright.simulation.cores import device_of
 
         cycles = 0.0 if self._found is None else self._found.cost.cycles
         return {"name": f"{SIMULATED}: {device_of(self.model.options.target)}", "machine": {"cycles": cycles}}

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from tilewright.graph import Array
-from tilewright.measure.runner import Runner
-from tilewright.measure.simulated import CHILD, LIMITS, device_of
+from tilewright.measure.simulated import simulating
 from tilewright.measure.turns import Timing
 from tilewright.model import CompiledModel
 from tilewright.networks.comparison import Comparison
 from tilewright.runtime.sizing import default_threads
+from tilewright.simulation.cores import device_of
 from tilewright.simulation.cycles import Simulated as Run
 from tilewright.simulation.cycles import simulate
 from tilewright.target.target import Target
@@ -28,7 +28,7 @@ class Simulated:
 
     def bench(self) -> AbstractContextManager[Bench]:
         """Child processes with an emulator each."""
-        return Runner(LIMITS, lanes=default_threads(), command=CHILD)
+        return simulating(default_threads())
 
     def in_turns(self, before: CompiledModel, after: CompiledModel, feeds: Mapping[str, Array]) -> Comparison:
         """One run of each: another one has as many cycles."""

@@ -6,7 +6,7 @@ In: a compiled program (``runtime.artifact.Artifact``) and its inputs. Out: its 
 
     emulator        runs the code (Unicorn)                 watching        counts blocks and misses natively
     decoding        what instructions need (Capstone)       pipeline        what blocks cost
-    cycles          all together
+    cycles          all together                            cores           which core it is
 
 The tables of cores are in ``target/cores.py``: a new core is a line there. ``docs/simulation.md`` has the model.
 """

@@ -15,20 +15,18 @@ from tilewright.backend.shipping.interface import Interface, Tensor
 from tilewright.backend.shipping.run_text import CONSTANTS
 from tilewright.backend.shipping.ship import freestanding
 from tilewright.base.arrays import Array
-from tilewright.base.errors import Unsupported
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.linker import Plan, link, plan
 from tilewright.runtime.memory import PAGE, Pages, round_up
 from tilewright.runtime.objectfile import Segment
+from tilewright.simulation.cores import core_of
 from tilewright.simulation.decoding import Instruction, Kind, decoded
 from tilewright.simulation.emulator import EXECUTE, READ, WRITE, Emulator, Stopped
 from tilewright.simulation.pipeline import loop_cycles, straight_cycles
 from tilewright.simulation.watching import LINE, Block, Blocks, Caches, Misses
-from tilewright.target.cores import CORES, Cache, Core
-from tilewright.target.target import Architecture, Target
+from tilewright.target.cores import Cache, Core
+from tilewright.target.target import Target
 
-VERSION = 1
-"""Of the model: measurements by another version are of another device."""
 _PREFIX = "simulated"
 _IMAGE_AT = 1 << 22
 _ARRAYS_AT = 1 << 33
@@ -61,17 +59,6 @@ class Simulated:
     instructions: int
     near: Misses
     far: Misses
-
-
-def core_of(target: Target) -> Core:
-    """The core of ``target``, with its caches. Raises ``Unsupported`` if there is no table of it."""
-    if target.arch is not Architecture.AARCH64 or target.cpu not in CORES:
-        known = ", ".join(CORES)
-        raise Unsupported(f"cycles of {target.arch.value},{target.cpu} can't be simulated; of aarch64: {known}")
-    core = CORES[target.cpu]
-    third = None if core.l3 is None or not target.l3_bytes else replace(core.l3, bytes=target.l3_bytes)
-    first, second = replace(core.l1, bytes=target.l1_bytes), replace(core.l2, bytes=target.l2_bytes)
-    return replace(core, l1=first, l2=second, l3=third)
 
 
 def simulate(parts: Artifact, inputs: Mapping[str, Array], seconds: float = 600.0) -> Simulated:
