@@ -55,10 +55,6 @@ class Blocks:
         """Stop the emulator once so many have run, at the end of a block."""
         self._head[5] = 4 * instructions
 
-    def go_on(self) -> None:
-        """Never stop it again."""
-        self._head[5] = _NEVER
-
     def found(self) -> Iterator[Block]:
         """The blocks that ran, by their addresses."""
         table = np.frombuffer(self._state.view(), np.int64, offset=_HEAD)
