@@ -12,7 +12,7 @@ from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.objectfile import Segment
 from tilewright.simulation.decoding import Instruction, Kind, decoded
 from tilewright.simulation.pipeline import loop_cycles, straight_cycles
-from tilewright.target.cores import CORES
+from tilewright.target.cores import CORES, Core
 from tilewright.target.target import Target
 
 A53, A55, A72, A76, V1, M1 = (
@@ -33,13 +33,13 @@ def load(register: int, size: int = 16) -> Instruction:
     ("core", "chained", "free"),  # cycles of a multiply-add that waits for the one before, and of one of many
     [(A53, 4, 1), (A55, 4, 1), (A72, 3, 1), (A76, 2, 1 / 2), (V1, 2, 1 / 4), (M1, 4, 1 / 4)],
 )
-def test_multiply_adds_wait_for_accumulators_or_for_pipelines(core, chained: float, free: float) -> None:
+def test_multiply_adds_wait_for_accumulators_or_for_pipelines(core: Core, chained: float, free: float) -> None:
     assert loop_cycles([fma(0)], core) == chained
     assert loop_cycles([fma(n) for n in range(24)], core) / 24 == pytest.approx(free)
 
 
 @pytest.mark.parametrize(("core", "cycles"), [(A53, 2), (A55, 2), (A72, 1), (A76, 1 / 2), (V1, 1 / 3)])
-def test_loads_of_vectors(core, cycles: float) -> None:
+def test_loads_of_vectors(core: Core, cycles: float) -> None:
     assert loop_cycles([load(n) for n in range(24)], core) / 24 == pytest.approx(cycles)
 
 
