@@ -21,6 +21,7 @@ operators.py   single operators and subgraphs by all peers: `python -m benchmark
 operator_models.py   the table of them, as ONNX models
 operator_modules.py  the same models as PyTorch modules
 choices.py     the model's schedules against the best of many measured ones: `python -m benchmarks.choices`
+simulated.py   the same in simulated cycles of ARM cores: `python -m benchmarks.simulated`
 scheduling.py  schedulers of tasks, replayed in the tables of the ablation: `python -m benchmarks.scheduling`
 searched.py    operators and networks before and after a search, by all peers: `python -m benchmarks.searched`
 metaschedule.py   a network tuned by TVM, and by Tilewright in less time: `python -m benchmarks.metaschedule`

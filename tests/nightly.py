@@ -76,6 +76,7 @@ class Fuzzers:
 
 PARTS = (
     Step("zoo", "tests/test_zoo.py"),
+    Step("zoo-elsewhere", "tests/backend/shipping/test_zoo_elsewhere.py"),
     Step("ledger-with-bounds-checks", "tests/onnx_nodes"),
 )
 STEPS = (

@@ -118,6 +118,8 @@ class ScheduledKernel:
     """The parameters that are constants of the model."""
     measured_us: float | None = None
     """The time of this schedule when it was tuned; None for the analytic choice."""
+    simulated: str = ""
+    """Whose thousands of cycles that time is, if they were simulated."""
     single: "ScheduledKernel | None" = None
     """What runs instead where all run-time extents are 1, if there is such a kernel."""
 
@@ -394,7 +396,7 @@ def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned
     found = None if tuned is None else tuned.find(naive)
     if found is None:
         return ScheduledKernel(naive, schedule(naive, target), (), constants)
-    return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds)
+    return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds, found.simulated)
 
 
 def _explained(reason: str, graph: Graph) -> str:

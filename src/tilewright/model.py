@@ -100,7 +100,7 @@ class CompiledModel(RunnableModel):
         Raises ``BadInput`` if it can't be written, if there is no folder for keys, or no key in ``key``;
         ``Unsupported`` if models of its back end can't be saved.
         """
-        parts, key_dir = self._contents(), (settings or Settings.from_environment()).key_dir
+        parts, key_dir = self.contents(), (settings or Settings.from_environment()).key_dir
         secret = None if key is None else artifact.SecretKey(key)
         artifact.save(parts, path, key_dir, signed=signed, key=secret, inputs=self._files())
 
@@ -118,7 +118,7 @@ class CompiledModel(RunnableModel):
         ``Unsupported`` for shapes that are known at run time only, and for code that needs functions of the C library
         where there is none.
         """
-        parts, place = self._contents(), Path(path)
+        parts, place = self.contents(), Path(path)
         prefix = _c_name(place.stem) if name is None else name
         files = [
             (place if file.suffix is None else place.with_suffix(file.suffix), file)
@@ -133,7 +133,7 @@ class CompiledModel(RunnableModel):
                 stream.write(file.data)
         return tuple(where for where, _ in files)
 
-    def _contents(self) -> artifact.Artifact:
+    def contents(self) -> artifact.Artifact:
         """The contents of its artifact. Raises ``Unsupported`` if models of its back end can't be saved."""
         if not self._parts.objects:
             raise Unsupported(f"the back end {self.options.backend.name} makes nothing that can be saved; leave it out")

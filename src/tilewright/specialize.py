@@ -182,7 +182,7 @@ class SpecializingModel(ComposedModel):
     def _saved(self) -> artifact.Versions:
         """Raises ``BadInput`` if there is no version yet, ``Unsupported`` if versions can't be saved."""
         self._last()
-        return artifact.Versions(self._inputs, {sizes: made._contents() for sizes, made in self._versions.all()})
+        return artifact.Versions(self._inputs, {sizes: made.contents() for sizes, made in self._versions.all()})
 
     def __reduce__(self) -> tuple[Callable[[Pickled], RunnableModel], tuple[Pickled]]:
         """The versions in memory are pickled. Raises as ``save``."""

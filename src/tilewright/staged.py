@@ -160,7 +160,7 @@ class StagedModel(ComposedModel):
         secret = None if key is None else artifact.SecretKey(key)
         artifact.save_stages(self._stages(), path, key_dir, signed=signed, key=secret, inputs=self._files())
 
-    def _contents(self) -> artifact.Artifact:
+    def contents(self) -> artifact.Artifact:
         """Raises ``Unsupported``: its artifact has stages."""
         raise Unsupported("a version in stages can't be in one file with others: save it by itself (model.version)")
 
@@ -177,7 +177,7 @@ class StagedModel(ComposedModel):
 
     @staticmethod
     def _content(model: CompiledModel) -> artifact.Artifact | artifact.Stages:
-        return model._stages() if isinstance(model, StagedModel) else model._contents()
+        return model._stages() if isinstance(model, StagedModel) else model.contents()
 
     def _files(self) -> tuple[Path, ...]:
         return self._whole.source.files()

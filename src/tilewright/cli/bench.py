@@ -28,7 +28,7 @@ from tilewright.cli.options import (
 )
 from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
-from tilewright.cli.places import Local, placed
+from tilewright.cli.places import Emulated, Local, simulated_or_placed
 from tilewright.cli.status import Status
 from tilewright.graph import Array
 from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
@@ -63,7 +63,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         raise BadInput(f"{source} is an artifact: give the model for {options.vs} by --peer-model")
     peers = sessions(Engine(options.vs), source, options.threads)
     plan = Plan(max(1, options.rounds), options.slot)
-    with placed(options) as place:
+    with simulated_or_placed(options) as place:
         feeds = make_feeds(place.model.inputs, files(options.inputs), options.random_seed)
         results = place.run(feeds)
         difference = max(largest_difference(results, peer.run(None, feeds)) for peer in peers.values())
@@ -71,9 +71,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             threads, timings = options.threads, measure(_candidates(place.model, peers, feeds), plan)
             fastest = min(peers, key=lambda name: timings[name].median)
         else:  # the peer is not there
-            threads, timings = place.remote.threads, {OURS: place.times(feeds, plan)}
+            threads, timings = place.threads, {OURS: place.times(feeds, plan)}
             fastest = OURS
-        device = place.device()
+        device, is_simulated = place.device(), isinstance(place, Emulated)
     agree = difference <= options.tolerance
     report = {
         "model": str(options.model),
@@ -90,6 +90,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         emit(report)
     else:
         console.print(_table(timings, fastest, threads))
+        if is_simulated and device is not None:
+            console.print(f"{device['name']}; milliseconds are millions of simulated cycles", highlight=False)
         verdict = "they agree" if agree else f"more than {options.tolerance:g}"
         console.print(f"Largest relative difference: {difference:.1e}, {verdict}")
     return Status.DONE if agree else Status.DIFFERENT

@@ -4,15 +4,20 @@ import argparse
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilewright.base.errors import BadInput, Unsupported
+from tilewright.simulation.cores import core_of
+from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.fleet.access import Access
     from tilewright.fleet.fleet import Fleet
 
+SIMULATED = "simulated"
+"""In place of a device: cycles of the target are simulated here."""
 LOCAL = "tcp://127.0.0.1:8790"
 """The address of a fleet by default."""
 
@@ -30,6 +35,7 @@ def add_address(parser: argparse.ArgumentParser, name: str = "--fleet") -> None:
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Declare the device that a verb uses in place of this machine."""
     said = "run and measure on a device of a fleet, named by its name or key, in place of this machine"
+    said += "; simulated: count cycles of an AArch64 --target in an emulator (bench, tune)"
     parser.add_argument("--device", metavar="KEY", help=said)
     add_address(parser)
     said = "of two requests for a device, that with the greater priority comes first (default: %(default)s)"
@@ -76,10 +82,29 @@ def silence() -> None:
 
 def refuse_without_device(options: argparse.Namespace) -> None:
     """Raises ``BadInput`` for options of a fleet where no device is asked for."""
-    given = [
+    given = _fleet_options(options)
+    if options.device is None and given:
+        raise BadInput(f"--{given[0]} says how to reach a device: give --device KEY, too, or leave it out")
+
+
+def for_simulation(options: argparse.Namespace) -> argparse.Namespace:
+    """The options with which models are compiled whose cycles are simulated: one thread.
+
+    Raises ``BadInput`` for options of a fleet, ``Unsupported`` for a target that can't be simulated, or without the
+    packages that this needs.
+    """
+    if given := _fleet_options(options):
+        raise BadInput(f"--{given[0]} says how to reach a device, and --device {SIMULATED} is none: leave it out")
+    core_of(Target.parse(options.target))
+    if missing := [name for name in ("unicorn", "capstone") if find_spec(name) is None]:
+        raise Unsupported(f'simulated cycles need {missing[0]}: pip install "tilewright[simulation]"')
+    return argparse.Namespace(**{**vars(options), "threads": 1})
+
+
+def _fleet_options(options: argparse.Namespace) -> list[str]:
+    """Those that are given."""
+    return [
         name
         for name, usual in (("fleet", LOCAL), ("tls", None), ("priority", 0), ("wait", None))
         if getattr(options, name) != usual
     ]
-    if options.device is None and given:
-        raise BadInput(f"--{given[0]} says how to reach a device: give --device KEY, too, or leave it out")

@@ -11,7 +11,7 @@ from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Listener, ignore
 from tilewright.base.files import reason
-from tilewright.cli.fleet_options import fleet_of, on_device, refuse_without_device
+from tilewright.cli.fleet_options import SIMULATED, fleet_of, for_simulation, on_device, refuse_without_device
 from tilewright.cli.options import compiled, is_artifact, loaded
 from tilewright.measure.turns import Plan, Timing
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tilewright.fleet.fleet import Leased
     from tilewright.fleet.remote import RemoteModels
     from tilewright.insight.profile import Profile
+    from tilewright.model import CompiledModel
     from tilewright.runtime.runnable import RunnableModel
+    from tilewright.simulation.cycles import Simulated
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,11 @@ class Elsewhere:
         """Its name, and its load, clock speed and temperature after the last run, as JSON."""
         return {"name": self.leased.device.name, "machine": dict(self.remote.machine)}
 
+    @property
+    def threads(self) -> int:
+        """Of a run."""
+        return self.remote.threads
+
     def run(self, feeds: Mapping[str, Array], timeout: float | None = None) -> list[Array]:
         """See ``RunnableModel.run``. Raises ``FleetError`` if the device is lost."""
         return self.remote.run(feeds, timeout)
@@ -75,6 +82,56 @@ class Elsewhere:
         """Of runs, in turns of the plan."""
         (timing,) = self.remote.turns(feeds, plan)
         return timing
+
+
+@dataclass(slots=True)
+class Emulated:
+    """An emulator. What runs of it are, ``run`` has found: its cycles are those of all others."""
+
+    model: "CompiledModel"
+    _found: "Simulated | None" = None
+
+    @property
+    def threads(self) -> int:
+        """Of a run."""
+        return 1
+
+    def device(self) -> dict[str, object]:
+        """Its core, and the cycles of the last run, as JSON."""
+        from tilewright.simulation.cores import device_of
+
+        cycles = 0.0 if self._found is None else self._found.cost.cycles
+        return {"name": f"{SIMULATED}: {device_of(self.model.options.target)}", "machine": {"cycles": cycles}}
+
+    def run(self, feeds: Mapping[str, Array], timeout: float | None = None) -> list[Array]:
+        """The outputs. Raises as ``simulate`` does."""
+        from tilewright.networks.simulated import simulated_run
+
+        del timeout
+        self._found = simulated_run(self.model, feeds)
+        return list(self._found.outputs)
+
+    def times(self, feeds: Mapping[str, Array], plan: Plan) -> Timing:
+        """Of the run that was, at 1 GHz."""
+        from tilewright.networks.simulated import seconds
+
+        del plan
+        if self._found is None:
+            self.run(feeds)
+        assert self._found is not None
+        return Timing(((seconds(self._found),),))
+
+
+@contextmanager
+def simulated_or_placed(options: argparse.Namespace) -> "Generator[Local | Elsewhere | Emulated]":
+    """As ``placed``, also in an emulator. Raises ``Unsupported`` for a target that can't be simulated."""
+    if options.device != SIMULATED:
+        with placed(options) as place:
+            yield place
+        return
+    if is_artifact(options.model):
+        raise BadInput(f"--device {SIMULATED} compiles a model for --target: {options.model} is an artifact")
+    yield Emulated(compiled(for_simulation(options), ignore))
 
 
 @contextmanager

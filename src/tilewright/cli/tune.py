@@ -10,7 +10,7 @@ import gc
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,14 @@ from tilewright.base.events import Listener
 from tilewright.base.names import shown
 from tilewright.base.search import Goal, Model, Scheduling, Search, Spaces
 from tilewright.base.settings import Settings
-from tilewright.cli.fleet_options import add_device, fleet_of, on_device, refuse_without_device
+from tilewright.cli.fleet_options import (
+    SIMULATED,
+    add_device,
+    fleet_of,
+    for_simulation,
+    on_device,
+    refuse_without_device,
+)
 from tilewright.cli.options import (
     add_choice,
     add_compile_arguments,
@@ -87,6 +94,11 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     refuse_without_device(options)
     if options.device is None:
         return _tune(options, console)
+    if options.device == SIMULATED:
+        simulated = for_simulation(options)
+        from tilewright.networks.simulated import Simulated
+
+        return _tune(simulated, console, Simulated())
     with fleet_of(options) as fleet:
         from tilewright.networks.device import OnDevice
 
@@ -204,7 +216,7 @@ def _config(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _report(tuned: "Tuned", options: argparse.Namespace, path: Path) -> dict[str, object]:
-    beside = {"threads": tuned.threads, "records": str(path), "measured": tuned.measured}
+    beside = {"threads": tuned.threads, "records": str(path), "measured": tuned.measured, "simulated": tuned.simulated}
     if len(tuned.networks) == 1:
         return {**_of_network(tuned.networks[0]), **beside}
     networks = [_of_network(network) for network in tuned.networks]
@@ -282,11 +294,26 @@ def _live_table(title: str, kernels: "Sequence[Kernel]") -> Table:
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """What times are of kernels, and of models."""
+
+    kernels: str
+    models: str
+
+
+_TIME_UNITS = _Units("microseconds", "ms")
+_SIMULATED_UNITS = _Units("thousands of simulated cycles", "million simulated cycles")
+
+
 def _show(tuned: "Tuned", path: Path, console: Console) -> None:
+    units = _SIMULATED_UNITS if tuned.simulated else _TIME_UNITS
+    if tuned.simulated:
+        console.print(f"Cycles are simulated: {tuned.simulated}", highlight=False)
     for network in tuned.networks:
-        title = "Kernels, microseconds: the analytic choice, and what was found"
+        title = f"Kernels, {units.kernels}: the analytic choice, and what was found"
         console.print(_table(title if len(tuned.networks) == 1 else f"{network.name}: {title.lower()}", network))
-        for line in _told(network, path, is_alone=len(tuned.networks) == 1):
+        for line in _told(network, path, units, is_alone=len(tuned.networks) == 1):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -300,12 +327,13 @@ def _table(title: str, network: "NetworkResult") -> Table:
     return table
 
 
-def _told(network: "NetworkResult", path: Path, *, is_alone: bool) -> Iterable[str]:
+def _told(network: "NetworkResult", path: Path, units: _Units, *, is_alone: bool) -> Iterable[str]:
     """What became of a network."""
     comparison = network.comparison
     if network.ways:
         yield "some nodes are computed in other ways than the analytic choice; see explain"
-    times = f"{comparison.before.median * 1e3:.3f} ms before, {comparison.after.median * 1e3:.3f} ms after"
+    before, after = (f"{timing.median * 1e3:.3f} {units.models}" for timing in (comparison.before, comparison.after))
+    times = f"{before} before, {after} after"
     times += f" ({comparison.ratio:.3f} times as long, in turns)"
     shared = sum(kernel.is_used for kernel in network.kernels)
     if network.is_kept:

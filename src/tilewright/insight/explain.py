@@ -79,6 +79,8 @@ class KernelFact:
     """The number of threads: that of the model if the kernel has a parallel loop, else 1."""
     measured_us: float | None
     """The time of its schedule when it was tuned; None for the analytic choice."""
+    simulated: str = ""
+    """The core, and the version of its model, if that time is thousands of its simulated cycles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,14 @@ def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
         table.add_column(heading, justify="right" if heading in ("calls", "threads") else "left")
     for row in kernels:
         marks = ("yes" if row.vectorized else "no", str(row.threads))
-        schedule = "analytic choice" if row.measured_us is None else f"tuned, {row.measured_us:.1f} us"
+        schedule = "analytic choice" if row.measured_us is None else f"tuned, {row.measured_us:.1f} {_unit(row)}"
         types = " ".join(dict.fromkeys(row.types))
         table.add_row(row.kernel, str(row.calls), types, *marks, schedule, ", ".join(row.operators), cell(row.nodes))
     return table
+
+
+def _unit(row: KernelFact) -> str:
+    return f"thousand simulated cycles ({row.simulated})" if row.simulated else "us"
 
 
 def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> Explanation:
@@ -239,6 +245,7 @@ def _fact(kernel: ScheduledKernel, threads: int) -> KernelFact:
         LoopKind.VECTORIZED in kinds,
         threads if LoopKind.PARALLEL in kinds else 1,
         kernel.measured_us,
+        kernel.simulated,
     )
 
 

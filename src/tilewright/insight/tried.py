@@ -75,6 +75,8 @@ def _became(here: Sequence[Record], kernel: ScheduledKernel, target: Target) -> 
     tried = Tried.of(kernel.naive, target, here)
     best = "none was right" if tried.best is None else "the analytic choice was not measured"
     if tried.gain is not None:
-        best = f"the best is {tried.gain:.2f} times as fast as the analytic choice"
+        simulated = "" if tried.best is None else tried.best.job.timing.simulated
+        where = f" in simulated cycles of {simulated}" if simulated else ""
+        best = f"the best is {tried.gain:.2f} times as fast as the analytic choice{where}"
     why, step = _NEXT[tried.became]
     return f"{tried.schedules} schedules measured, {best}; {tried.became.value}: {why}", step

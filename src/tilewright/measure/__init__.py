@@ -14,6 +14,7 @@ and, if it is OK, times.
     build           code, here or from another process          pool            batches: built by many, measured by one
     turns           several things timed beside each other      roofline        what no schedule can beat
     samples         whole models, kernel by kernel              machine         clock speed, temperature
+    simulated       cycles of processors that are not here (simulated_child)
     records         the database (schema, row)
 
 A new verdict is a member of ``Verdict`` and a migration of the schema; a new check is in ``candidate``.

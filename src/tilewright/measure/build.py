@@ -134,6 +134,13 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
     return shape
 
 
+def as_artifact(image: Image) -> artifact.Artifact:
+    """``image`` as an artifact without constants."""
+    target = image.target
+    made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
+    return artifact.Artifact(made, image.manifest, image.objects, ())
+
+
 class Kept:
     """Images in a folder, keyed by job."""
 
@@ -142,11 +149,8 @@ class Kept:
 
     def put(self, job: Job, image: Image) -> None:
         """Store ``image``. Raises ``MeasureError`` on failure."""
-        target = image.target
-        made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
-        parts = artifact.Artifact(made, image.manifest, image.objects, ())
         try:
-            file = artifact.packed(parts, None, signed=False)
+            file = artifact.packed(as_artifact(image), None, signed=False)
             replace_file(self._folder / job.id, file.parts, durable=False)
         except OSError as error:
             raise MeasureError(f"what was built can't be kept: {reason(error)}") from error

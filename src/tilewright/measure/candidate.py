@@ -7,6 +7,7 @@ no writes outside of the arrays.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import MeasureError, TilewrightError
@@ -50,6 +51,14 @@ class _Arguments:
             made.array[...] = workload.inputs[name]
         results = {b.name: Guarded(workload.expected[b.name].shape, b.dtype, side) for b in program.results}
         return _Arguments(inputs, results)
+
+
+class Measuring(Protocol):
+    """What measures, in a child."""
+
+    def measure(self, request: Request, say: Say) -> None:
+        """Measure a candidate, or only build it, and report the outcome and the progress."""
+        ...
 
 
 class Bench:

@@ -8,11 +8,11 @@ import argparse
 import gc
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tilewright.measure.build import Start, start
-from tilewright.measure.candidate import Bench
+from tilewright.measure.candidate import Bench, Measuring
 from tilewright.measure.limits import Limits, limit_files, limit_memory, limit_processor
 from tilewright.measure.messages import (
     MAX_REQUEST,
@@ -32,6 +32,11 @@ _COLLECT_AFTER = 50_000
 
 def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
     """Serve until the supervisor closes the socket."""
+    return serve_as(lambda limits, folder: Bench(limits, folder, start), arguments)
+
+
+def serve_as(make: Callable[[Limits, Path | None], Measuring], arguments: Sequence[str] | None = None) -> int:
+    """The same, with what measures."""
     parser = argparse.ArgumentParser(description="Measures candidates for a supervisor; not for people.")
     for name in ("socket", "parent", "memory", "files"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -45,11 +50,12 @@ def main(arguments: Sequence[str] | None = None, start: Start = start) -> int:
     gc.set_threshold(_COLLECT_AFTER)
     with socket.socket(fileno=given.socket) as end:
         folder = Path(given.folder) if given.folder else None
-        serve(end, Bench(Limits(memory_bytes=given.memory), folder, start), Limits(memory_bytes=given.memory))
+        limits = Limits(memory_bytes=given.memory)
+        serve(end, make(limits, folder), limits)
     return 0
 
 
-def serve(end: socket.socket, bench: Bench, limits: Limits) -> None:
+def serve(end: socket.socket, bench: Measuring, limits: Limits) -> None:
     """Answer requests in sequence."""
 
     def say(said: Said) -> None:

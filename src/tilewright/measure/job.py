@@ -31,6 +31,7 @@ class Timing:
     ``cold``: inputs that other data push out of the caches between two runs, as happens to the weights of a model in
     which each kernel has its own; ``between_bytes``: how much data that is. Other inputs stay where runs leave them.
     ``hopeless``: a candidate that takes so many times as long as the best of its workload is timed once; 0: none is.
+    ``simulated``: whose cycles are simulated in place of a measurement (``measure.simulated``); empty on a processor.
     """
 
     repeats: int = 10
@@ -38,10 +39,12 @@ class Timing:
     cold: tuple[str, ...] = ()
     between_bytes: int = 0
     hopeless: float = 0.0
+    simulated: str = ""
 
     def described(self) -> dict[str, object]:
         """As JSON has it. What is not asked for is left out: records that do not know of it stay valid."""
-        return {name: value for name, value in asdict(self).items() if name != "hopeless" or value}
+        optional = ("hopeless", "simulated")
+        return {name: value for name, value in asdict(self).items() if name not in optional or value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ def read_timing(value: object) -> Timing:
     if not 0 <= between <= MOST_BETWEEN:
         raise ValueError(f"between two runs there may be up to {MOST_BETWEEN} bytes, not {between}")
     hopeless = fields.number(timing.get("hopeless", 0.0))
-    return Timing(fields.whole(timing["repeats"]), fields.number(timing["least_seconds"]), cold, between, hopeless)
+    repeats, least = fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])
+    return Timing(repeats, least, cold, between, hopeless, fields.text(timing.get("simulated", "")))
 
 
 def read_forms(values: Iterable[object]) -> tuple[Form, ...]:

@@ -48,6 +48,9 @@ _USABLE = "WHERE r.status = 'ok' AND t.fp = ? AND json_extract(r.config_json, '$
 """Selects correct records of a target, a number of threads and a state."""
 
 
+_IS_SIMULATED = "json_extract(r.config_json, '$.timing.simulated') IS NOT NULL"
+
+
 class Records:
     """An open database, for the thread that opened it; other threads and processes open their own."""
 
@@ -198,11 +201,11 @@ class Records:
     def best(self, program: Program, target: str, threads: int, state: State, count: int = 1) -> list[Record]:
         """The fastest records of a program on a target, fastest first; only those with the verdict OK.
 
-        Only jobs with this number of threads, in this state.
+        Only jobs with this number of threads, in this state. Simulated cycles come after all that was measured.
         """
         key = identity(program)
         keys = (target_fingerprint(target), threads, state.value, key, count)
-        chosen = f"{_USABLE} AND w.hash = ? ORDER BY r.median_us LIMIT ?"
+        chosen = f"{_USABLE} AND w.hash = ? ORDER BY {_IS_SIMULATED}, r.median_us LIMIT ?"
         return list(self._select(chosen, keys, {str(program): key}))
 
     def of(self, program: Program) -> list[Record]:

@@ -12,6 +12,7 @@ from tilewright.graph import Array
 from tilewright.measure.turns import Plan, Timing
 from tilewright.model import CompiledModel
 from tilewright.networks.comparison import ALONE, COMPARING, Comparison
+from tilewright.target.target import Target
 from tilewright.tune.measurer import Bench
 
 
@@ -24,6 +25,10 @@ class OnDevice:
         self._key = key
         self._priority = priority
         self._runner = FleetRunner(fleet, key, priority=priority)
+
+    def simulated(self, target: Target) -> str:
+        """None."""
+        return ""
 
     def bench(self) -> AbstractContextManager[Bench]:
         """The devices."""

@@ -9,11 +9,16 @@ from tilewright.measure.pool import Pool
 from tilewright.model import CompiledModel
 from tilewright.networks.comparison import Comparison, in_turns, seconds_of
 from tilewright.runtime.sizing import default_threads
+from tilewright.target.target import Target
 from tilewright.tune.measurer import Bench
 
 
 class Place(Protocol):
     """Measures."""
+
+    def simulated(self, target: Target) -> str:
+        """Whose cycles are simulated for ``target``: see ``measure.job.Timing``; empty where code is timed."""
+        ...
 
     def bench(self) -> AbstractContextManager[Bench]:
         """What measures candidates, until the context ends."""
@@ -30,6 +35,10 @@ class Place(Protocol):
 
 class Here:
     """This machine."""
+
+    def simulated(self, target: Target) -> str:
+        """None."""
+        return ""
 
     def bench(self) -> AbstractContextManager[Bench]:
         """A pool of child processes."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -77,12 +77,13 @@ class Search:
         self._watch = watch
         first = networks[0]
         self._target, self._threads = first.model.options.target, first.threads
+        self._simulated = place.simulated(self._target)
         self.ways = tuple(map(self._ways_of, networks))
         """How each network's nodes may be computed."""
 
     def _ways_of(self, network: Untuned) -> WayTuner:
         between = between_bytes(computed_of(network.model), self._target)
-        return WayTuner(network.model.compiled.choices, self._threads, between)
+        return WayTuner(network.model.compiled.choices, self._threads, between, self._simulated)
 
     def run(self) -> Found:
         """Compare algorithms in at most half of the time, search schedules in the rest, and confirm them.
@@ -132,7 +133,7 @@ class Search:
             [computed_of(base) for base in bases],
             self._target,
             self._measurer,
-            self._plan.setup(self._threads),
+            replace(self._plan.setup(self._threads), simulated=self._simulated),
             self._records,
             self._plan.scheduler(untuned),
         )

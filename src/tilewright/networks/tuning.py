@@ -53,11 +53,13 @@ class NetworkResult:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """``measured``: jobs that had no record yet."""
+    """``measured``: jobs that had no record yet; ``simulated``: whose cycles times are, a nanosecond each, if code was
+    not timed."""
 
     networks: tuple[NetworkResult, ...]
     threads: int
     measured: int
+    simulated: str = ""
 
 
 def prepared(path: Path) -> Path:
@@ -98,8 +100,9 @@ def tune_networks(
         found = search.run()
         settled = _settled(networks, search, found, records, place)
         _accept(found, settled, measurer)
-    results = tuple(_result(place, networks, found, settled) for place in range(len(networks)))
-    return Tuned(results, networks[0].threads, measurer.measured)
+    results = tuple(_result(number, networks, found, settled) for number in range(len(networks)))
+    simulated = place.simulated(networks[0].model.options.target)
+    return Tuned(results, networks[0].threads, measurer.measured, simulated)
 
 
 def _named(networks: Sequence[Untuned]) -> dict[str, object]:

@@ -2,14 +2,16 @@
 
 Cycles are those of one core. A figure without a source is a fit: the value with which the model ranks candidates most
 like measured times on Zen 4 and Zen 5 (``python -m benchmarks.choices``, ``streams``, ``contractions``). A processor
-without a line in ``_MACHINES`` gets the same figures, and one unknown to LLVM those of the newest of its family
-(``base/host.py``). ``tilewright doctor --measure`` measures ``MEASURED`` on this machine; ``measured.py`` stores the
-results.
+without a line in ``_MACHINES`` or in the table of cores gets the same figures, and one unknown to LLVM those of the
+newest of its family (``base/host.py``). ``tilewright doctor --measure`` measures ``MEASURED`` on this machine;
+``measured.py`` stores the results.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
+
+from tilewright.target.cores import CORES, Core
 
 MOST_CHUNKS = 64
 """Maximum number of chunks of a parallel region: results must not depend on how many threads share them."""
@@ -165,7 +167,26 @@ _MOST = 1 << 50
 
 def machine_of(cpu: str) -> Machine:
     """The parameters of the processor with this LLVM name."""
-    return replace(Machine(), **_MACHINES.get(cpu, {}))
+    known = _of_core(CORES[cpu]) if cpu in CORES else {}
+    return replace(Machine(), **{**known, **_MACHINES.get(cpu, {})})
+
+
+_LINE_REGISTERS = 4
+"""Vector registers of 128 bits in a line of a cache."""
+
+
+def _of_core(core: Core) -> dict[str, float]:
+    """The parameters that follow from the tables of a core."""
+    behind = core.l3 or core.memory
+    return {
+        "fma_latency": float(core.fma_forward),
+        "load_cycles": 0.05 if core.window else 1.0,  # in order, nothing starts beside a wide load
+        "tile_start": float(core.mispredict + core.fma_latency),  # the end of a loop is not foreseen
+        "way_bytes": core.l1.bytes // core.l1.ways,
+        "l2_registers": _LINE_REGISTERS / core.l2.line_cycles,
+        "l3_registers": _LINE_REGISTERS / (core.l2.line_cycles + behind.line_cycles),
+        "memory_registers": _LINE_REGISTERS / (core.l2.line_cycles + core.memory.line_cycles),
+    }
 
 
 def with_measured(machine: Machine, figures: Mapping[str, float]) -> Machine:

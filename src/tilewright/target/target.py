@@ -36,6 +36,7 @@ from tilewright.base.processors import (
 )
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import format_size, parse_size
+from tilewright.target.cores import CORES
 from tilewright.target.machine import FIGURES, Machine, figure, machine_of, with_measured
 from tilewright.target.measured import read_figures
 
@@ -74,8 +75,8 @@ class Target:
     @staticmethod
     @checked(BadInput)
     def of(arch: Architecture, cpu: str | None = None, features: Iterable[str] | None = None) -> "Target":
-        """The target with the processor's features, or with only ``features`` and those they imply; default caches, one
-        core.
+        """The target with the processor's features, or with only ``features`` and those they imply; caches of a usual
+        chip, one core.
 
         Raises ``UnsupportedTarget`` for an unknown processor or feature.
         """
@@ -88,6 +89,7 @@ class Target:
                 raise UnsupportedTarget(f"unknown {arch.value} feature {shown(name)}; {_near(name, FEATURES[arch])}")
         have = closure(arch, wanted)
         core = pipelines_of(arch, cpu, have)
+        caches = _caches(cpu) if arch is Architecture.AARCH64 else {}
         return Target(
             arch,
             cpu,
@@ -97,6 +99,7 @@ class Target:
             core.fma_per_cycle,
             core.loads_per_cycle,
             machine=machine_of(cpu),
+            **caches,
         )
 
     @staticmethod
@@ -204,6 +207,18 @@ class Target:
             "cores": str(self.cores),
             **{name: str(value).removesuffix(".0") for name, value in asdict(self.machine).items()},
         }
+
+
+def _caches(cpu: str) -> dict[str, int]:
+    """Bytes of the caches of a usual chip with such cores; empty if there is no table of it."""
+    if cpu not in CORES:
+        return {}
+    core = CORES[cpu]
+    return {
+        "l1_bytes": core.l1.bytes,
+        "l2_bytes": core.l2.bytes,
+        "l3_bytes": 0 if core.l3 is None else core.l3.bytes,
+    }
 
 
 # Names of facts in texts, and their fields.

@@ -21,7 +21,9 @@ from tilewright.loops.program import Program
 from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.row import State
+from tilewright.measure.simulated import simulating
 from tilewright.schedule.schedule import Schedule
+from tilewright.simulation.cores import device_of
 from tilewright.sketch import SketchRule
 from tilewright.space.config import Generator
 from tilewright.space.space import Candidates, Space
@@ -69,6 +71,7 @@ def tune_kernel(
     seed: int = 0,
     target: Target | None = None,
     transfer: bool = True,
+    simulated: bool = False,
     records: FilePath | None = None,
 ) -> TunedKernel:
     """The fastest of about ``trials`` schedules of ``naive``, or of as many as are measured in ``minutes``, and of what
@@ -79,13 +82,17 @@ def tune_kernel(
     ``standard_rules``), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
-    uses the best if it is not the analytic choice. Each candidate is built, checked and timed in
-    child processes, which get the tensor intrinsics that its schedule uses. Raises, before anything is measured,
-    ``BadInput`` for run-time extents, names that nobody has and records that can't be written, ``ScheduleError`` for a
-    template that has no schedule; ``MeasureError`` if nothing is right.
+    uses the best if it is not the analytic choice. ``simulated``: for an AArch64 ``target`` that is not here, whose
+    thousands of simulated cycles are then called microseconds (``docs/simulation.md``). Each candidate is built,
+    checked and timed in child processes, which get the tensor intrinsics that its schedule uses. Raises, before
+    anything is measured, ``BadInput`` for run-time extents, names that nobody has, records that can't be written and
+    more than one simulated thread, ``ScheduleError`` for a template that has no schedule, ``Unsupported`` for a target
+    that can't be simulated; ``MeasureError`` if nothing is right.
     """
     if naive.dims:
         raise BadInput(f"{naive.name} has run-time extents: what is measured has fixed ones")
+    if simulated and threads != 1:
+        raise BadInput(f"cycles are simulated for one thread, not {threads}: leave threads out")
     for_target, kernel = target or Target.host(), named(naive)
 
     what = space if isinstance(space, Spaces) else spaces_named(space)
@@ -104,6 +111,7 @@ def tune_kernel(
         search=search_for(search, what),
         model=model_named(cost_model) if isinstance(cost_model, str) else cost_model,
         transfer=transfer,
+        simulated=device_of(for_target) if simulated else "",
     )
     names: dict[str, object] = {identity(kernel): {"name": naive.name, "nodes": ()}}
     told = {"tune": naive.name, "trials": trials, "seed": seed, "kernels": names}
@@ -112,7 +120,8 @@ def tune_kernel(
         path = Path(folder) / "records.db" if records is None else Path(records)
         kept = stack.enter_context(Records.open(path))
         session = stack.enter_context(kept.session(told))
-        measurer = Measurer(stack.enter_context(Pool(for_target.cores)), kept, session)
+        bench = simulating(Target.host().cores) if simulated else Pool(for_target.cores)
+        measurer = Measurer(stack.enter_context(bench), kept, session)
         history = measured_nearby(kept, candidates, setup, space_for) if transfer else ()
         tuner = KernelTuner(candidates, measurer, setup, history=history)
         if transfer:

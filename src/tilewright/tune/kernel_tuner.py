@@ -60,6 +60,8 @@ class Setup:
     """What is searched."""
     transfer: bool = True
     """Start from the records of similar kernels. Without them, the search depends on the seed alone."""
+    simulated: str = ""
+    """Whose cycles are simulated in place of measurements: see ``Timing``."""
 
     def round_size(self, known: int) -> int:
         """The number of candidates of the next round, after ``measured`` ones.
@@ -287,7 +289,8 @@ class KernelTuner:
         return Job(self._text, trace, target, self._setup.threads, seed, self._as_cold(timing), str(program), own)
 
     def _as_cold(self, timing: Timing) -> Timing:
-        return replace(timing, cold=self._cold.inputs, between_bytes=self._cold.between_bytes)
+        cold, simulated = self._cold, self._setup.simulated
+        return replace(timing, cold=cold.inputs, between_bytes=cold.between_bytes, simulated=simulated)
 
     def _measured(self, batch: Digits) -> list[Outcome]:
         """The outcomes; candidates without a valid schedule fail without a measurement."""

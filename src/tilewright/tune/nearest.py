@@ -49,7 +49,8 @@ def measured_nearby(records: Records, space: Candidates, setup: Setup, space_for
 
     Kernels whose spaces have other knobs, or another template, are left out.
     """
-    found = records.candidates(space.naive, str(space.target), setup.threads, MOST_CANDIDATES)
+    every = records.candidates(space.naive, str(space.target), setup.threads, MOST_CANDIDATES)
+    found = [record for record in every if record.job.timing.simulated == setup.simulated]
     ordered = sorted(found, key=lambda record: record.job.program)
     kernels = (list(group) for _, group in groupby(ordered, key=lambda record: record.job.program))
     with_estimates = setup.start is Start.ANALYTIC

@@ -48,10 +48,11 @@ def replayed(trace: str, naive: Program) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A schedule, and its measured microseconds."""
+    """A schedule, and its measured microseconds; ``simulated``: whose thousands of cycles they are, if they are."""
 
     schedule: Schedule
     microseconds: float
+    simulated: str = ""
 
 
 class Recorded:
@@ -72,7 +73,8 @@ class Recorded:
             return None  # only kernels with fixed extents are measured
         try:
             for record in self._best(naive, State.CONFIRMED):
-                return Tuned(replayed(record.job.trace, naive), record.outcome.median_us or 0.0)
+                schedule, simulated = replayed(record.job.trace, naive), record.job.timing.simulated
+                return Tuned(schedule, record.outcome.median_us or 0.0, simulated)
         except TilewrightError as error:
             self._listener(Warned(f"{naive.name} is scheduled by the model, as its record can't be used: {error}"))
         return None

@@ -44,12 +44,13 @@ def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float
 class WayTuner:
     """Measures the alternatives in a graph. Results are used only when they are accepted."""
 
-    def __init__(self, choices: Choices, threads: int, between_bytes: int) -> None:
+    def __init__(self, choices: Choices, threads: int, between_bytes: int, simulated: str = "") -> None:
         """``between_bytes``: bytes of weights that a run of the model reads between two runs of a kernel; 0 if all stay
-        in the caches."""
+        in the caches; ``simulated``: see ``Timing``."""
         self._target = choices.facts.target
         self._threads = threads
         self._between = between_bytes
+        self._simulated = simulated
         self.jobs = tuple({job.id: job for job in map(self._job, _steps_of(choices))}.values())
 
     def measure(self, measurer: Measurer, is_time_left: Callable[[], bool]) -> Iterator[int]:
@@ -76,7 +77,8 @@ class WayTuner:
         naive = named(step.naive)
         scheduled = schedule(naive, self._target)
         cold = step.weights if self._between else ()
-        timing = replace(CAREFUL, cold=cold, between_bytes=self._between if cold else 0)
+        between = self._between if cold else 0
+        timing = replace(CAREFUL, cold=cold, between_bytes=between, simulated=self._simulated)
         trace = scheduled.trace.to_json()
         return Job(str(naive), trace, str(self._target), self._threads, COMPARING, timing, str(scheduled.program))
 

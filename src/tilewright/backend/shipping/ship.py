@@ -94,16 +94,32 @@ def _program(parts: Artifact, target: Target, interface: Interface) -> bytes:
     objects.append(start_object(objects[0].machine))
     if not any(_defines(item, SYSTEM) for item in objects):
         objects.append(system_object(objects[0].machine))
-    while missing := undefined(objects) - {*_FREE}:
+    objects = _with_functions(objects, target)
+    memory = Memory(CONSTANTS, interface.constant_data(parts), MEMORY, memory_bytes(interface))
+    return executable_file(objects, objects[0].machine, START, memory, _flags(parts.objects[0]))
+
+
+def freestanding(parts: Artifact, prefix: str) -> tuple[Interface, list[ObjectFile]]:
+    """The model as objects that need only its constants, under the name ``CONSTANTS``: ``PREFIX_run`` is the call.
+
+    Raises as ``shipped`` does for a program.
+    """
+    target, interface = Target.parse(parts.build.target), Interface.of(parts, prefix)
+    return interface, _with_functions(_model(parts, target, interface), target)
+
+
+def _with_functions(objects: Sequence[ObjectFile], target: Target) -> list[ObjectFile]:
+    """``objects``, and the functions of the C library that they call."""
+    whole = list(objects)
+    while missing := undefined(whole) - {*_FREE}:
         unknown = missing - FUNCTIONS.keys()
         if unknown:
             raise Unsupported(
                 f"the model calls {', '.join(sorted(unknown))} of the C library, which a program has not: emit an "
                 "object and link it, or save an artifact"
             )
-        objects += _compiled((FUNCTIONS[name] for name in sorted(missing)), target)
-    memory = Memory(CONSTANTS, interface.constant_data(parts), MEMORY, memory_bytes(interface))
-    return executable_file(objects, objects[0].machine, START, memory, _flags(parts.objects[0]))
+        whole += _compiled((FUNCTIONS[name] for name in sorted(missing)), target)
+    return whole
 
 
 def _flags(data: bytes) -> int:
