@@ -22,6 +22,7 @@ from tilewright.service.confined import Confinement
 from tilewright.service.jobs import Jobs
 from tilewright.service.leases import Leases
 from tilewright.service.limits import Limits
+from tilewright.service.objects import Objects
 from tilewright.service.store import Store
 from tilewright.service.tables import Database
 from tilewright.service.tokens import LOCAL, Tokens
@@ -54,10 +55,12 @@ class Here:
     tokens: Tokens = field(default_factory=lambda: Tokens({}))
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
+    url: str | None = None
+    objects: Objects | None = None
 
     def __post_init__(self) -> None:
-        self.store = Store.open(self.folder / "store")
-        self.database = Database(f"sqlite:///{self.folder / 'jobs.db'}")
+        self.store = Store.open(self.folder / "store", self.objects)
+        self.database = Database(self.url or f"sqlite:///{self.folder / 'jobs.db'}")
         for owner in (*self.tokens.owners.values(), LOCAL):
             self.database.add_owner(owner.name)
         self.jobs = Jobs(self.database, self.clock)

@@ -223,12 +223,19 @@ def test_what_is_written_is_read_again() -> None:
     assert Chosen.read(options.text()) == options
     assert options.shapes == {"x:0": [1, "n"], "y": []}
     assert options.submission("m") != chosen(Given("aarch64")).submission("m")
-    config = Config("w", 1, "sqlite://", "/f", Limits(seconds=2.5))
-    assert Config.read(config.text()) == config
+    for store in (None, "s3://bucket"):
+        config = Config(1, "sqlite://", "/f", "w", store, Limits(seconds=2.5))
+        assert Config.read(config.text()) == config
 
 
-def test_the_verb_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_verb_refuses(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     caplog.set_level(logging.ERROR)
+    monkeypatch.setenv("TOKENS", tokens.generate("alice")[1])
     loose = tmp_path / "tokens"
     loose.write_text("x")
     loose.chmod(0o666)
@@ -236,6 +243,10 @@ def test_the_verb_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str], ca
     for options, text in (
         ([], "give --folder"),
         ([*folder, "--host", "0.0.0.0"], "0.0.0.0 can be reached by others: give --tokens"),
+        ([*folder, "--host", "0.0.0.0", "--tokens", "env:TOKENS"], "on their way: give --certificate and --key"),
+        ([*folder, "--certificate", str(loose)], "--certificate and --key belong together"),
+        ([*folder, "--certificate", str(loose), "--key", str(loose)], "can't be used"),
+        ([*folder, "--workers-only"], "workers alone need --database and --store"),
         ([*folder, "--tokens", str(loose)], "other users can write to it"),
         ([*folder, "--tokens", "env:NO_SUCH"], "'NO_SUCH' is not set"),
         ([*folder, "--database", "nonsense"], "the database's URL can't be used"),

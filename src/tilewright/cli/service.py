@@ -22,7 +22,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--folder", type=file_path, help="where models, artifacts and the database are kept")
     parser.add_argument("--host", default="127.0.0.1", help="address to serve on (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=8000, help="0: any that is free (default: %(default)s)")
-    parser.add_argument("--workers", type=positive, default=1, metavar="N", help="compilations at once (default: 1)")
+    parser.add_argument("--certificate", type=file_path, metavar="FILE", help="serve with TLS: the certificate, in PEM")
+    parser.add_argument("--key", type=file_path, metavar="FILE", help="the key of the certificate, in PEM")
+    parser.add_argument(
+        "--insecure", action="store_true", help="serve other machines without TLS: a proxy before it encrypts"
+    )
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="compilations at once (default: 1)")
+    parser.add_argument(
+        "--workers-only", action="store_true", help="compile for a service elsewhere that has this database and store"
+    )
     parser.add_argument(
         "--tokens",
         metavar="FILE",
@@ -30,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--database", metavar="URL", help="of SQLAlchemy, or env:NAME for a variable (default: SQLite in the folder)"
+    )
+    parser.add_argument(
+        "--store", metavar="URL", help="where models and artifacts are: s3://BUCKET/PREFIX (default: the folder)"
     )
     parser.add_argument("--body-size", type=size, metavar="SIZE", help="maximum of a model (default: 512MiB)")
     parser.add_argument("--job-memory", type=size, metavar="SIZE", help="memory of a compilation (default: 4GiB)")
@@ -57,7 +68,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 def _serve(options: argparse.Namespace, console: Console) -> None:
     from tilewright.service.limits import Limits
-    from tilewright.service.server import Serving, serve, tokens_in, variable
+    from tilewright.service.server import Certificate, Serving, serve, tokens_in, variable, work
     from tilewright.service.tokens import Tokens
 
     given = {
@@ -68,14 +79,19 @@ def _serve(options: argparse.Namespace, console: Console) -> None:
         "lease_seconds": options.lease,
     }
     folder: Path = options.folder
+    if (options.certificate is None) != (options.key is None):
+        raise BadInput("--certificate and --key belong together: give both")
     serving = Serving(
         folder,
         options.host,
         options.port,
         options.workers,
         None if options.database is None else variable(options.database),
+        options.store,
         Tokens({}) if options.tokens is None else tokens_in(options.tokens),
         replace(Limits(), **{name: value for name, value in given.items() if value is not None}),
+        None if options.certificate is None else Certificate(options.certificate, options.key),
+        insecure=options.insecure,
     )
     errors = plain_console(stderr=True)
 
@@ -83,14 +99,17 @@ def _serve(options: argparse.Namespace, console: Console) -> None:
         if isinstance(event, Warned):
             errors.print(str(event), soft_wrap=True)
 
-    def began(url: str) -> None:
+    def began(url: str | None = None) -> None:
         if options.json:
             emit({"url": url, "name": None, "token": None, "line": None})
         else:
-            console.print(f"serving on {url}", soft_wrap=True)
+            console.print("working" if url is None else f"serving on {url}", soft_wrap=True)
         console.file.flush()
 
-    serve(serving, began, warn)
+    if options.workers_only:
+        work(serving, began, warn)
+    else:
+        serve(serving, began, warn)
 
 
 def _new_token(name: str, console: Console, *, as_json: bool) -> int:
@@ -103,6 +122,10 @@ def _new_token(name: str, console: Console, *, as_json: bool) -> int:
         console.print(f"token, to be kept by {name}: {token}", soft_wrap=True)
         console.print(f"line for the file of tokens: {line}", soft_wrap=True)
     return Status.DONE
+
+
+def _count(text: str) -> int:
+    return 0 if text == "0" else positive(text)
 
 
 def _port(text: str) -> int:
