@@ -1,12 +1,16 @@
-"""Servers that slow tests start: PostgreSQL of the system, in a temporary folder, as a user without privileges."""
+"""Servers that slow tests start, in temporary folders: PostgreSQL of the system, as a user without privileges, and an
+object store."""
 
 import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -90,3 +94,39 @@ def postgresql(programs: Path) -> Generator[Postgresql]:
             yield server
         finally:
             server.stop()
+
+
+BUCKET = "tilewright"
+
+
+def store_variables(address: str) -> dict[str, str]:
+    """Where boto3 looks for the server at this address."""
+    return {
+        "AWS_ENDPOINT_URL_S3": address,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+
+
+@contextmanager
+def object_server() -> Generator[str]:
+    """The address of a server with the API of S3, and an empty bucket; it asks for no real credentials."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(urllib.request.Request(f"{address}/{BUCKET}", method="PUT"), timeout=10).close()
+                break
+            except OSError:
+                assert time.monotonic() < end
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()

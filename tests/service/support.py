@@ -8,10 +8,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from starlette.testclient import TestClient
@@ -114,7 +115,8 @@ class There:
 
 
 @contextmanager
-def service(folder: Path, *options: str) -> Generator[There]:
+def service(folder: Path, *options: str, variables: Mapping[str, str] = MappingProxyType({})) -> Generator[There]:
+    """``variables``: of its environment, besides those of this process."""
     command = [
         sys.executable,
         "-m",
@@ -127,10 +129,10 @@ def service(folder: Path, *options: str) -> Generator[There]:
         "--json",
         *options,
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
     try:
         assert process.stdout is not None
-        yield There(process, str(json.loads(process.stdout.readline())["url"]))
+        yield There(process, str(json.loads(process.stdout.readline())["url"]))  # of workers alone: None
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -27,6 +27,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tilewright import __version__
@@ -74,6 +75,7 @@ def make_app(service: Service) -> FastAPI:
     app.add_middleware(Guard, service=service)
     app.add_exception_handler(TilewrightError, _refusal)
     app.add_exception_handler(HTTPException, _refusal)
+    app.add_exception_handler(ClientDisconnect, _refusal)
     app.add_exception_handler(RequestValidationError, _refusal)
 
     def caller(request: Request) -> Owner:
@@ -322,6 +324,8 @@ async def _refusal(_request: Request, error: Exception) -> Response:
     match error:
         case HTTPException():
             return _answer(error.status_code, "Refused", error.detail, error.headers)
+        case ClientDisconnect():
+            return _answer(400, "Refused", "the client left before its model had arrived")
         case RequestValidationError():
             faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
             return _answer(422, BadInput.__name__, bounded("; ".join(faults), MOST_CHARACTERS))
