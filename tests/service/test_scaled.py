@@ -42,8 +42,8 @@ def test_a_job_goes_on_while_the_database_is_killed(database_server: Postgresql,
 
 
 def test_workers_elsewhere_under_kills(database_server: Postgresql, tmp_path: Path) -> None:
-    """Two clients submit; the service has no workers, but two of its kind elsewhere have two each. Workers, one of these,
-    the service and the database are killed."""
+    """Two clients submit; the service has no workers, but two processes elsewhere have two each. Workers, one of these
+    processes, the service and the database are killed."""
     url = database_server.url()
     jobs: dict[str, float | None] = {}
     lock, over = threading.Lock(), threading.Event()

@@ -16,6 +16,7 @@ from tests.fleet.fleets import until
 from tests.service.support import Here, model, service
 from tilewright.fleet.certificates import make_certificates
 from tilewright.service.limits import Limits
+from tilewright.service.server import bound
 from tilewright.service.tokens import generate
 
 _HEAD = "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nContent-Length: 1000\r\n\r\n"
@@ -29,7 +30,7 @@ def test_others_are_served_while_a_model_is_flushed_to_disk(tmp_path: Path, monk
         assert released.wait(60)
 
     with Here(tmp_path) as here, here.client as client:
-        monkeypatch.setattr("tilewright.service.store.os.fsync", slow)
+        monkeypatch.setattr("tilewright.service.objects.os.fsync", slow)
         answers = list[int]()
         sender = threading.Thread(target=lambda: answers.append(client.post("/v1/jobs", content=model()).status_code))
         sender.start()
@@ -83,6 +84,11 @@ def test_over_tls_and_a_client_that_leaves(tmp_path: Path) -> None:
         request = urllib.request.Request(f"{there.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"})
         with urllib.request.urlopen(request, timeout=10, context=trusting) as answer:
             assert json.loads(answer.read()) == {"jobs": []}
+
+
+def test_small_answers_do_not_wait_for_acknowledgements() -> None:
+    with bound("127.0.0.1", 0) as end, socket.create_connection(end.getsockname()), end.accept()[0] as accepted:
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 def arriving(folder: Path) -> list[str]:

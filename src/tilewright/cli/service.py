@@ -4,15 +4,20 @@ import argparse
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from tilewright.base.errors import BadInput
 from tilewright.base.events import Event, Warned
+from tilewright.cli.fleet_options import silence
 from tilewright.cli.options import file_path, positive, size, some_time
 from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 from tilewright.insight.console import plain_console
+
+if TYPE_CHECKING:
+    from tilewright.fleet.access import Access
 
 _PACKAGES = ("fastapi", "sqlalchemy", "uvicorn")
 
@@ -49,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--lease", type=some_time, metavar="SECONDS", help="a worker that says nothing so long has died (default: 15)"
     )
+    parser.add_argument("--fleet", metavar="ADDRESS", help="the page shows the devices of this fleet: tls://HOST:PORT")
+    parser.add_argument("--fleet-tls", type=file_path, metavar="FOLDER", help="a certificate of that fleet")
+    parser.add_argument("--records", type=file_path, metavar="FILE", help="the page counts these tuning records")
     parser.add_argument("--new-token", metavar="NAME", help="print a new token, and its line for the file of tokens")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
@@ -92,6 +100,8 @@ def _serve(options: argparse.Namespace, console: Console) -> None:
         replace(Limits(), **{name: value for name, value in given.items() if value is not None}),
         None if options.certificate is None else Certificate(options.certificate, options.key),
         insecure=options.insecure,
+        fleet=_fleet(options),
+        records=options.records,
     )
     errors = plain_console(stderr=True)
 
@@ -110,6 +120,21 @@ def _serve(options: argparse.Namespace, console: Console) -> None:
         work(serving, began, warn)
     else:
         serve(serving, began, warn)
+
+
+def _fleet(options: argparse.Namespace) -> "Access | None":
+    if options.fleet is None:
+        if options.fleet_tls is not None:
+            raise BadInput("--fleet-tls is the certificate for a fleet: give --fleet, too, or leave it out")
+        return None
+    try:
+        from tilewright.fleet.access import Access, Address
+    except ImportError as error:
+        raise BadInput(f"a fleet needs {error.name}: pip install 'tilewright[fleet]'") from error
+    access = Access(Address.parse(options.fleet), options.fleet_tls)
+    access.security()  # refused now, rather than on the page
+    silence()
+    return access
 
 
 def _new_token(name: str, console: Console, *, as_json: bool) -> int:

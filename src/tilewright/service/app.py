@@ -16,7 +16,7 @@ import binascii
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -38,14 +38,16 @@ from tilewright.service.confined import Confinement
 from tilewright.service.jobs import Job, Jobs, Submission
 from tilewright.service.limits import Limits, QuotaExceeded, StoreFull, TooLarge, Unavailable
 from tilewright.service.objects import Kind, Stream
-from tilewright.service.requests import Chosen, Given, chosen
+from tilewright.service.requests import Given, chosen
 from tilewright.service.store import Store, Upload, check_hash
+from tilewright.service.surroundings import Surroundings
 from tilewright.service.tokens import Owner, Tokens
 
 _STREAM_SECONDS: Final = 0.3
 _COMMENT_EVERY: Final = 50
 """A stream in which nothing happens has a comment after so many looks, so that proxies keep it open."""
-_MOST_LISTED: Final = 200
+_LISTED: Final = 50
+_MOST_LISTED: Final = 1000
 _USUAL: Final = Given()
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PIECE: Final = 1 << 20
@@ -56,14 +58,14 @@ _BODY: Final = {"required": True, "content": {_BINARY: {"schema": {"type": "stri
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the API stands on. ``workers``: how many run; ``only_local``: it is bound to a loopback address."""
+    """What the API stands on. ``only_local``: it is bound to a loopback address."""
 
     jobs: Jobs
     store: Store
     tokens: Tokens
     limits: Limits
     confinement: Confinement
-    workers: Callable[[], int] = lambda: 0
+    surroundings: Surroundings = field(default_factory=Surroundings)
     only_local: bool = True
 
 
@@ -130,9 +132,11 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         return shown(await run_in_threadpool(jobs.submit, owner, submission, service.store.has_artifact))
 
     @app.get("/v1/jobs")
-    def listed(owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
-        """The newest jobs."""
-        return {"jobs": [shown(job) for job in jobs.listed(owner.name, _MOST_LISTED)]}
+    def listed(
+        owner: Annotated[Owner, Depends(caller)], count: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = _LISTED
+    ) -> Response:
+        """The newest jobs, at most ``count``."""
+        return JSONResponse({"jobs": [shown(job) for job in jobs.listed(owner.name, count)]})
 
     @app.get("/v1/jobs/{job}")
     def found(job: str, owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
@@ -192,26 +196,30 @@ def _add_results(app: FastAPI, service: Service, viewer: Caller) -> None:
     @app.get("/v1/health")
     def health() -> dict[str, object]:
         """Whether the database answers, the jobs that have not ended, and the workers that run."""
-        return {"version": __version__, "workers": service.workers(), "jobs": jobs.count()}
+        return {"version": __version__, "workers": service.surroundings.workers(), "jobs": jobs.count()}
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def shown_page(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
-        text = page.page(owner.name, jobs.listed(owner.name, _MOST_LISTED))
+        text = page.page(owner.name, jobs.listed(owner.name, _LISTED), service.surroundings)
         return HTMLResponse(text, headers={"Content-Security-Policy": page.POLICY})
 
     @app.get("/table", response_class=HTMLResponse, include_in_schema=False)
     def table(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
-        return HTMLResponse(page.table(jobs.listed(owner.name, _MOST_LISTED)))
+        return HTMLResponse(page.live(jobs.listed(owner.name, _LISTED), service.surroundings))
 
 
 def shown(job: Job) -> dict[str, object]:
     """A job as JSON."""
-    apart = ("owner", "error_kind", "step", "done", "total")
-    plain = {name: value for name, value in asdict(job).items() if name not in apart}
+    # Not by ``asdict``, which copies each value: lists of jobs would keep others waiting.
+    plain: dict[str, object] = {name: getattr(job, name) for name in _PLAIN}
     error = None if job.error is None else {"kind": job.error_kind, "text": job.error}
     progress = None if job.step is None else {"step": job.step, "done": job.done, "total": job.total}
-    options = asdict(Chosen.read(job.options))
+    options: object = json.loads(job.options)
     return {**plain, "state": job.state.value, "options": options, "progress": progress, "error": error}
+
+
+_APART: Final = frozenset({"owner", "error_kind", "step", "done", "total", "state", "options", "error"})
+_PLAIN: Final = tuple(part.name for part in fields(Job) if part.name not in _APART)
 
 
 async def _received(request: Request, service: Service, uploads: asyncio.Semaphore) -> str:

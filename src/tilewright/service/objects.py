@@ -60,7 +60,11 @@ class Folder:
     folder: Path
 
     def put(self, kind: Kind, sha256: str, part: Path) -> None:
-        """As ``Objects.put``."""
+        """As ``Objects.put``. When it returns, a power failure loses nothing."""
+        if self.has(kind, sha256):
+            return
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(part, self._path(kind, sha256))
         sync_folder(self.folder / kind.value)
 

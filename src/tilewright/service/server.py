@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
@@ -29,8 +29,12 @@ from tilewright.service.leases import Leases
 from tilewright.service.limits import Limits, Unavailable
 from tilewright.service.store import Store, objects_in
 from tilewright.service.supervisor import Supervisor
+from tilewright.service.surroundings import Devices, RecordsWatch, Surroundings
 from tilewright.service.tables import Database
 from tilewright.service.tokens import LOCAL, Tokens, read
+
+if TYPE_CHECKING:
+    from tilewright.fleet.access import Access
 
 _CONNECTIONS: Final = 512
 _GOODBYE_SECONDS: Final = 3
@@ -73,6 +77,10 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     certificate: Certificate | None = None
     insecure: bool = False
+    fleet: "Access | None" = None
+    """Whose devices the page shows."""
+    records: Path | None = None
+    """What of the page tells how many there are."""
 
 
 def serve(serving: Serving, began: Callable[[str], None], listener: Listener) -> None:
@@ -83,20 +91,32 @@ def serve(serving: Serving, began: Callable[[str], None], listener: Listener) ->
     """
     is_local = is_loopback(serving.host)
     _check_access(serving, is_local)
-    with _opened(serving, listener) as parts:
+    with _opened(serving, listener) as parts, _watching(serving.fleet) as devices:
         for owner in (*serving.tokens.owners.values(), LOCAL):
             parts.database.add_owner(owner.name)
+        records = None if serving.records is None else RecordsWatch(serving.records).recorded
         service = Service(
             Jobs(parts.database),
             parts.store,
             serving.tokens,
             serving.limits,
             parts.confinement,
-            parts.workers.alive,
+            Surroundings(parts.workers.alive, devices, records),
             is_local,
         )
-        with _bound(serving.host, serving.port) as end, parts.workers:
+        with bound(serving.host, serving.port) as end, parts.workers:
             _serve(service, end, serving.certificate, began)
+
+
+@contextmanager
+def _watching(fleet: "Access | None") -> Generator[Callable[[], Devices] | None]:
+    if fleet is None:
+        yield None
+        return
+    from tilewright.service.fleet_watch import FleetWatch
+
+    with FleetWatch(fleet) as watch:
+        yield watch.devices
 
 
 def work(serving: Serving, began: Callable[[], None], listener: Listener) -> None:
@@ -189,10 +209,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises ``BadInput``."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_CONNECTIONS)
+        end = socket.create_server((host, port), family=family, backlog=_CONNECTIONS)
+        # For its connections, too: asyncio asks for it for sockets of its own only, and an answer in two pieces would
+        # wait 40 ms for the client's acknowledgement of the first one.
+        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return end
     except OSError as error:
         raise BadInput(f"{shown(host)}, port {port} can't be served on: {reason(error)}") from error
 

@@ -69,7 +69,6 @@ class Upload:
     def keep(self) -> str:
         """The hash of the file, which is complete now, and in the store. Raises ``OSError`` and ``Unavailable``."""
         self._file.flush()
-        os.fsync(self._file.fileno())
         sha256 = self._hash.hexdigest()
         self._objects.put(self._kind, sha256, self.path)
         return sha256
