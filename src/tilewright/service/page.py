@@ -37,7 +37,7 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 72re
 table { border-collapse: collapse; width: 100% } th, td { text-align: left; padding: .35rem .7rem; vertical-align: top }
 tr + tr { border-top: 1px solid #ddd } .stale #live { opacity: .4 }
 #old { display: none; color: #a4161a } .stale #old { display: block }
-td.error { max-width: 28rem; overflow-wrap: anywhere } progress { width: 8rem }
+td { overflow-wrap: anywhere } td.error { min-width: 12rem; max-width: 28rem } progress { width: 8rem }
 .done { color: #17692b } .failed { color: #a4161a } .running { color: #0b5394 } code { font-size: .9em }
 """
 
@@ -88,11 +88,17 @@ def _row(job: Job) -> str:
     cells = (
         f"<code>{escape(job.id[:12])}</code>",
         escape(job.name) or f"<code>{escape(job.model[:12])}</code>",
-        f"{escape(options.target)}, {escape(options.precision)}",
+        f"{_target(options.target)}, {escape(options.precision)}",
         submitted,
         f'<span class="{job.state.value}">{job.state.value}</span> {_progress(job)}',
     )
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}<td class=error>{_result(job)}</td></tr>"
+
+
+def _target(text: str) -> str:
+    """Architecture and processor; the rest is shown under the pointer."""
+    short = ",".join(text.split(",")[:2])
+    return f'<span title="{escape(text)}">{escape(short)}</span>'
 
 
 def _progress(job: Job) -> str:
@@ -119,8 +125,9 @@ def _fleet(found: Devices) -> str:
 def _device(device: Device) -> str:
     celsius = "" if device.celsius is None else f"{device.celsius:.0f}"
     numbers = (str(device.cores), format_size(device.memory_bytes), celsius, str(device.finished), str(device.lost))
-    cells = (device.name, device.key, device.state, device.target, *numbers)
-    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
+    named = map(escape, (device.name, device.key, device.state))
+    cells = (*named, _target(device.target), *map(escape, numbers))
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 def _records(found: Recorded) -> str:
