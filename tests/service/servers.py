@@ -43,7 +43,7 @@ class Postgresql:
 
     def start(self) -> None:
         """Start it; after a kill, what is left of the last one may still be in the way."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while not self._answers():
             assert time.monotonic() < end, (self.folder / "log").read_text()
             if self.process is None or self.process.poll() is not None:
@@ -118,7 +118,7 @@ def object_server() -> Generator[str]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while True:
             try:
                 urllib.request.urlopen(urllib.request.Request(f"{address}/{BUCKET}", method="PUT"), timeout=10).close()
