@@ -45,6 +45,8 @@ _NO_FILE: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EPERM, errno.EISDI
 _LOG = logging.getLogger("tilewright.service")
 _POLL_SECONDS: Final = 0.25
 _AWAY_SECONDS: Final = 1.0
+_NICE: Final = 5
+"""Who asks the service comes before unpacked zips and hashed artifacts."""
 _BEAT_SECONDS: Final = 0.5
 
 
@@ -206,6 +208,7 @@ def main() -> int:
     """Read the configuration, and work until the end of the parent, or SIGTERM."""
     config = Config.read(sys.stdin.read())
     die_with(config.parent)
+    os.nice(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     database, store = Database(config.database), Store.open(Path(config.folder), objects_in(config.store))
     leases = Leases(database, config.limits.lease_seconds, config.limits.attempts)
