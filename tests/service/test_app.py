@@ -17,8 +17,10 @@ from tilewright.base.errors import BadInput
 from tilewright.cli import main
 from tilewright.service import tokens
 from tilewright.service.config import Config
-from tilewright.service.limits import Limits
+from tilewright.service.leases import Claim, Leases, Outcome
+from tilewright.service.limits import Limits, Unavailable
 from tilewright.service.requests import Chosen, Given, chosen
+from tilewright.service.tables import Database
 from tilewright.service.tokens import Owner, Tokens, hash_of
 
 FILES = ("models", "artifacts", "work")
@@ -123,6 +125,29 @@ def test_a_running_job_is_cancelled_or_given_back(tmp_path: Path) -> None:
             thread.join(30)
             assert not thread.is_alive()
             assert here.client.get(f"/v1/jobs/{job}").json()["state"] == state
+
+
+def test_a_database_that_is_away_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are to be repeated; what is being compiled goes on, and its outcome is written in the end."""
+    away = iter([True] * 3)
+    finish = Leases.finish
+
+    def gone(*_: object) -> bool:
+        raise Unavailable("the database does not answer")
+
+    def late(leases: Leases, claim: Claim, outcome: Outcome) -> bool:
+        return gone() if next(away, False) else finish(leases, claim, outcome)
+
+    with Here(tmp_path, limits=Limits(lease_seconds=0.4)) as here:
+        job = here.client.post("/v1/jobs", content=b"m").json()["id"]
+        monkeypatch.setattr(Leases, "renew", gone)
+        monkeypatch.setattr(Leases, "finish", late)
+        assert here.worker(*child("time.sleep(0.5)", "open(request['output'], 'wb').write(b'x')", DONE)).step()
+        assert here.client.get(f"/v1/jobs/{job}").json()["state"] == "done"
+        monkeypatch.setattr(Database, "reading", gone)
+        answer = here.client.get(f"/v1/jobs/{job}")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json()["error"] == {"kind": "Unavailable", "text": "the database does not answer"}
 
 
 def test_too_large_models_are_refused_before_they_are_read(tmp_path: Path) -> None:
