@@ -1,5 +1,6 @@
 """What tests of the service share: a service in this process, and one in its own."""
 
+import http.client
 import json
 import os
 import signal
@@ -156,10 +157,13 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def tried(there: There, method: str, path: str, body: bytes | None = None) -> dict[str, object] | None:
-    """As ``call``; None if the service is gone."""
+    """As ``call``; None if the service is gone, also in the midst of its answer, or says to try again."""
     try:
         return there.call(method, path, body)
-    except (urllib.error.URLError, OSError):
+    except urllib.error.HTTPError as error:
+        assert error.code == 503, error.read()
+        return None
+    except (http.client.HTTPException, OSError):
         return None
 
 
