@@ -39,7 +39,7 @@ demo: $(VENV)/demo.stamp ## set up, then sentence similarity with a real model, 
 docs: $(VENV)/docs.stamp ## the documentation as a site, in docs/_build; a warning is an error
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs docs/_build
 
-nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp $(VENV)/torch.stamp ## all slow tests, fresh draws and eight hours of fuzzers, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
+nightly: $(VENV)/fuzz.stamp $(VENV)/browser.stamp $(VENV)/servers.stamp $(VENV)/torch.stamp ## all slow tests, fresh draws and eight hours of fuzzers, in steps; of the zoo, too, where `python -m benchmarks.zoo` has made it
 	$(BIN)/python tests/nightly.py
 
 mutants: $(VENV)/dev.stamp ## plant faults in the compiler; the tests must notice each
@@ -74,6 +74,12 @@ $(VENV)/dev.stamp: $(VENV)/python.stamp pyproject.toml
 # The page that `tilewright report` writes is opened in it.
 $(VENV)/browser.stamp: $(VENV)/python.stamp
 	command -v chromium || { apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends chromium; }
+	@touch $@
+
+# Servers that tests of the service start, as users without privileges and on addresses of this machine.
+$(VENV)/servers.stamp: $(VENV)/dev.stamp
+	$(INSTALL) --editable '.[servers]'
+	ls /usr/lib/postgresql/*/bin/initdb || { apt-get update --quiet && apt-get install --yes --quiet --no-install-recommends postgresql; }
 	@touch $@
 
 $(VENV)/demo.stamp: $(VENV)/python.stamp pyproject.toml

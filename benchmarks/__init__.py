@@ -33,6 +33,7 @@ cases.py       random single operators by the fastest peers, sorted by loss: `py
 case_families.py   what draws them
 odd_shapes.py  what the zoo's contractions keep of their rate with one more of each: `python -m benchmarks.odd_shapes`
 serving.py     an artifact's start, and many threads on one model: `python -m benchmarks.serving`
+service.py     how long clients of the service wait while it compiles: `python -m benchmarks.service`
 minilm.py      MiniLM-L6 at 16 and 128 tokens, 1 and 2 threads: `python -m benchmarks.minilm`
 architectures.py   networks of PyTorch: the list
 exports.py     what Tilewright makes of them: `python -m benchmarks.exports`

@@ -1,5 +1,6 @@
 """What tests of the service share: a service in this process, and one in its own."""
 
+import http.client
 import json
 import os
 import signal
@@ -8,10 +9,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from starlette.testclient import TestClient
@@ -22,6 +24,7 @@ from tilewright.service.confined import Confinement
 from tilewright.service.jobs import Jobs
 from tilewright.service.leases import Leases
 from tilewright.service.limits import Limits
+from tilewright.service.objects import Objects
 from tilewright.service.store import Store
 from tilewright.service.tables import Database
 from tilewright.service.tokens import LOCAL, Tokens
@@ -54,10 +57,12 @@ class Here:
     tokens: Tokens = field(default_factory=lambda: Tokens({}))
     limits: Limits = field(default_factory=Limits)
     clock: Callable[[], float] = time.time
+    url: str | None = None
+    objects: Objects | None = None
 
     def __post_init__(self) -> None:
-        self.store = Store.open(self.folder / "store")
-        self.database = Database(f"sqlite:///{self.folder / 'jobs.db'}")
+        self.store = Store.open(self.folder / "store", self.objects)
+        self.database = Database(self.url or f"sqlite:///{self.folder / 'jobs.db'}")
         for owner in (*self.tokens.owners.values(), LOCAL):
             self.database.add_owner(owner.name)
         self.jobs = Jobs(self.database, self.clock)
@@ -111,7 +116,8 @@ class There:
 
 
 @contextmanager
-def service(folder: Path, *options: str) -> Generator[There]:
+def service(folder: Path, *options: str, variables: Mapping[str, str] = MappingProxyType({})) -> Generator[There]:
+    """``variables``: of its environment, besides those of this process."""
     command = [
         sys.executable,
         "-m",
@@ -124,10 +130,10 @@ def service(folder: Path, *options: str) -> Generator[There]:
         "--json",
         *options,
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables})
     try:
         assert process.stdout is not None
-        yield There(process, str(json.loads(process.stdout.readline())["url"]))
+        yield There(process, str(json.loads(process.stdout.readline())["url"]))  # of workers alone: None
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -151,10 +157,13 @@ def processes_of(folder: Path) -> list[int]:
 
 
 def tried(there: There, method: str, path: str, body: bytes | None = None) -> dict[str, object] | None:
-    """As ``call``; None if the service is gone."""
+    """As ``call``; None if the service is gone, also in the midst of its answer, or says to try again."""
     try:
         return there.call(method, path, body)
-    except (urllib.error.URLError, OSError):
+    except urllib.error.HTTPError as error:
+        assert error.code == 503, error.read()
+        return None
+    except (http.client.HTTPException, OSError):
         return None
 
 

@@ -17,8 +17,10 @@ from tilewright.base.errors import BadInput
 from tilewright.cli import main
 from tilewright.service import tokens
 from tilewright.service.config import Config
-from tilewright.service.limits import Limits
+from tilewright.service.leases import Claim, Leases, Outcome
+from tilewright.service.limits import Limits, Unavailable
 from tilewright.service.requests import Chosen, Given, chosen
+from tilewright.service.tables import Database
 from tilewright.service.tokens import Owner, Tokens, hash_of
 
 FILES = ("models", "artifacts", "work")
@@ -125,6 +127,29 @@ def test_a_running_job_is_cancelled_or_given_back(tmp_path: Path) -> None:
             assert here.client.get(f"/v1/jobs/{job}").json()["state"] == state
 
 
+def test_a_database_that_is_away_for_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are to be repeated; what is being compiled goes on, and its outcome is written in the end."""
+    away = iter([True] * 3)
+    finish = Leases.finish
+
+    def gone(*_: object) -> bool:
+        raise Unavailable("the database does not answer")
+
+    def late(leases: Leases, claim: Claim, outcome: Outcome) -> bool:
+        return gone() if next(away, False) else finish(leases, claim, outcome)
+
+    with Here(tmp_path, limits=Limits(lease_seconds=0.4)) as here:
+        job = here.client.post("/v1/jobs", content=b"m").json()["id"]
+        monkeypatch.setattr(Leases, "renew", gone)
+        monkeypatch.setattr(Leases, "finish", late)
+        assert here.worker(*child("time.sleep(0.5)", "open(request['output'], 'wb').write(b'x')", DONE)).step()
+        assert here.client.get(f"/v1/jobs/{job}").json()["state"] == "done"
+        monkeypatch.setattr(Database, "reading", gone)
+        answer = here.client.get(f"/v1/jobs/{job}")
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
+        assert answer.json()["error"] == {"kind": "Unavailable", "text": "the database does not answer"}
+
+
 def test_too_large_models_are_refused_before_they_are_read(tmp_path: Path) -> None:
     read = list[int]()
 
@@ -223,12 +248,19 @@ def test_what_is_written_is_read_again() -> None:
     assert Chosen.read(options.text()) == options
     assert options.shapes == {"x:0": [1, "n"], "y": []}
     assert options.submission("m") != chosen(Given("aarch64")).submission("m")
-    config = Config("w", 1, "sqlite://", "/f", Limits(seconds=2.5))
-    assert Config.read(config.text()) == config
+    for store in (None, "s3://bucket"):
+        config = Config(1, "sqlite://", "/f", "w", store, Limits(seconds=2.5))
+        assert Config.read(config.text()) == config
 
 
-def test_the_verb_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_verb_refuses(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     caplog.set_level(logging.ERROR)
+    monkeypatch.setenv("TOKENS", tokens.generate("alice")[1])
     loose = tmp_path / "tokens"
     loose.write_text("x")
     loose.chmod(0o666)
@@ -236,6 +268,13 @@ def test_the_verb_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str], ca
     for options, text in (
         ([], "give --folder"),
         ([*folder, "--host", "0.0.0.0"], "0.0.0.0 can be reached by others: give --tokens"),
+        ([*folder, "--host", "0.0.0.0", "--tokens", "env:TOKENS"], "on their way: give --certificate and --key"),
+        ([*folder, "--certificate", str(loose)], "--certificate and --key belong together"),
+        ([*folder, "--certificate", str(loose), "--key", str(loose)], "can't be used"),
+        ([*folder, "--fleet-tls", str(tmp_path)], "give --fleet, too"),
+        ([*folder, "--fleet", "nowhere"], "is no address of a fleet"),
+        ([*folder, "--fleet", "tls://localhost"], "needs a certificate"),
+        ([*folder, "--workers-only"], "workers alone need --database and --store"),
         ([*folder, "--tokens", str(loose)], "other users can write to it"),
         ([*folder, "--tokens", "env:NO_SUCH"], "'NO_SUCH' is not set"),
         ([*folder, "--database", "nonsense"], "the database's URL can't be used"),

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from tests.frontend.models import model as made
 from tests.frontend.models import single_node
 from tests.service.support import Here, X, model
+from tests.service.test_bundle import zipped
 from tilewright.service.limits import Limits
 
 
@@ -48,14 +49,53 @@ def endless_loop() -> bytes:
     return made(nodes, {"x": np.ones(1, np.float32)}, ["y"], constants).SerializeToString()
 
 
+def enormous_initializer() -> bytes:
+    """An initializer that says it has 2**80 elements, and has sixteen bytes."""
+    proto = single_node("Add", {"x": X}, {"c": X})
+    del proto.graph.initializer[0].dims[:]
+    proto.graph.initializer[0].dims.extend([1 << 40, 1 << 40])
+    return proto.SerializeToString()
+
+
+def large_initializer() -> bytes:
+    """The most that fits in the memory of a job twice, as one initializer that is folded."""
+    weights = np.zeros(100 << 18, np.float32)
+    nodes = [helper.make_node("Exp", ["c"], [f"e{i}"]) for i in range(40)]
+    nodes += [helper.make_node("Sum", [f"e{i}" for i in range(40)], ["s"]), helper.make_node("Add", ["x", "s"], ["y"])]
+    return made(nodes, {"x": np.ones(1, np.float32)}, ["y"], {"c": weights}).SerializeToString()
+
+
+def of_shape(shape: list[int], operator: str) -> bytes:
+    """A value of so many elements, made from a constant."""
+    c, n = np.ones(1, np.float32), np.array(shape, np.int64)
+    inputs = ["n"] if operator == "ConstantOfShape" else ["c", "n"]
+    nodes = [helper.make_node(operator, inputs, ["big"]), helper.make_node("ReduceSum", ["big"], ["s"])]
+    nodes.append(helper.make_node("Add", ["x", "s"], ["y"]))
+    return made(nodes, {"x": np.ones(1, np.float32)}, ["y"], {"n": n, "c": c}).SerializeToString()
+
+
+def deep_zip() -> bytes:
+    """Weights of another archive: nothing is unpacked twice."""
+    inner = zipped({"weights": bytes(1 << 20)})
+    return zipped({"model.onnx": with_external_data("inner.zip/weights"), "inner.zip": inner})
+
+
+KINDS = ("InvalidModel", "UntrustedData", "ResourceLimit", "OutOfMemory", "UnsupportedModel")
 HOSTILE = {
     "no protobuf": b"\xff" * 4096,
     "a deep protobuf": b"\x0a\x80\x01" * 100_000,
-    "a zip": b"PK\x03\x04" + bytes(1000),
     "the database": with_external_data("../../jobs.db"),
     "an absolute path": with_external_data("/etc/passwd"),
     "a device": with_external_data("/dev/zero"),
     "a folding bomb": folding_bomb(),
+    "an enormous initializer": enormous_initializer(),
+    "initializers that are folded to gigabytes": large_initializer(),
+    "2**60 elements of a constant": of_shape([1 << 30, 1 << 30], "ConstantOfShape"),
+    "a tile of 2**60": of_shape([1 << 60], "Tile"),
+    "an expansion beyond all numbers": of_shape([(1 << 62) - 1, (1 << 62) - 1], "Expand"),
+    "weights outside of its zip": zipped({"model.onnx": with_external_data("../model.onnx")}),
+    "weights in a zip in its zip": deep_zip(),
+    "a model that is no model in its zip": zipped({"model.onnx": b"\xff" * 100, "w": b""}),
 }
 
 
@@ -69,7 +109,8 @@ def test_a_hostile_model_is_an_error_of_its_job(name: str, tmp_path: Path) -> No
         assert worker.step()
         found = here.client.get(f"/v1/jobs/{bad}").json()
         assert found["state"] == "failed"
-        assert found["error"]["kind"] in ("InvalidModel", "UntrustedData", "ResourceLimit", "UnsupportedModel"), found
+        assert found["error"]["kind"] in KINDS, found
+        assert str(tmp_path) not in found["error"]["text"]
         assert here.client.get(f"/v1/jobs/{good}").json()["state"] == "done"
 
 

@@ -18,9 +18,10 @@ OPTIONS = chosen(Given(target="x86_64")).text()
 ARTIFACT = "a" * 64
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Generator[Here]:
-    with Here(tmp_path, clock=Clock(), limits=Limits(lease_seconds=10.0, attempts=3)) as made:
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def here(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[Here]:
+    url = None if request.param == "sqlite" else request.getfixturevalue("database_server").url()
+    with Here(tmp_path, clock=Clock(), limits=Limits(lease_seconds=10.0, attempts=3), url=url) as made:
         made.database.add_owner("alice")
         yield made
 
@@ -165,6 +166,7 @@ def test_databases_that_can_not_be_used(tmp_path: Path) -> None:
     for url, message in (
         ("nonsense", "URL can't be used"),
         ("nosuch://x", "URL can't be used"),
+        ("mysql://x/y", "URL can't be used: write sqlite:///FILE or postgresql://..., not mysql"),
         (f"sqlite:///{tmp_path}/no/folder.db", "the database can't be used"),
     ):
         with pytest.raises(BadInput, match=message):

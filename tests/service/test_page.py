@@ -15,6 +15,9 @@ from onnx import helper
 
 from tests.frontend.models import model
 
+_COMMANDS = re.compile(
+    r"^<!-- not run: (?:tests/service/test_page|as above)[^\n]*\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 PAGE = Path(__file__).parent.parent.parent / "docs" / "service.md"
 
 
@@ -35,7 +38,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         (programs / name).chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    script = "\n".join(re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL))
+    script = "\n".join(_COMMANDS.findall(PAGE.read_text()))
     script = "set -e\ntrap 'kill $(jobs -p)' EXIT\n" + script.replace("8123", port)
     variables = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     done = subprocess.run(

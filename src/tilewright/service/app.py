@@ -15,7 +15,9 @@ import base64
 import binascii
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
@@ -25,42 +27,45 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, StreamingResponse
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tilewright import __version__
-from tilewright.base.errors import MOST_CHARACTERS, BadInput, ResourceLimit, TilewrightError
+from tilewright.base.errors import MOST_CHARACTERS, BadInput, TilewrightError
 from tilewright.base.names import bounded
-from tilewright.service import page
+from tilewright.service import bundle, page
 from tilewright.service.confined import Confinement
 from tilewright.service.jobs import Job, Jobs, Submission
-from tilewright.service.limits import Limits, QuotaExceeded, StoreFull, TooLarge
-from tilewright.service.requests import Chosen, Given, chosen
-from tilewright.service.store import Kind, Store
+from tilewright.service.limits import Limits, QuotaExceeded, StoreFull, TooLarge, Unavailable
+from tilewright.service.objects import Kind, Stream
+from tilewright.service.requests import Given, chosen
+from tilewright.service.store import Store, Upload, check_hash
+from tilewright.service.surroundings import Surroundings
 from tilewright.service.tokens import Owner, Tokens
 
 _STREAM_SECONDS: Final = 0.3
 _COMMENT_EVERY: Final = 50
 """A stream in which nothing happens has a comment after so many looks, so that proxies keep it open."""
-_MOST_LISTED: Final = 200
+_LISTED: Final = 50
+_MOST_LISTED: Final = 1000
 _USUAL: Final = Given()
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_STATUS: Final = ((QuotaExceeded, 429), (TooLarge, 413), (StoreFull, 507), (ResourceLimit, 400), (BadInput, 400))
-_BODY: Final = {
-    "required": True,
-    "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-}
+_PIECE: Final = 1 << 20
+_STATUS: Final = ((QuotaExceeded, 429), (TooLarge, 413), (StoreFull, 507), (Unavailable, 503), (BadInput, 400))
+_BINARY: Final = "application/octet-stream"
+_BODY: Final = {"required": True, "content": {_BINARY: {"schema": {"type": "string", "format": "binary"}}}}
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What the API stands on. ``workers``: how many run; ``only_local``: it is bound to a loopback address."""
+    """What the API stands on. ``only_local``: it is bound to a loopback address."""
 
     jobs: Jobs
     store: Store
     tokens: Tokens
     limits: Limits
     confinement: Confinement
-    workers: Callable[[], int] = lambda: 0
+    surroundings: Surroundings = field(default_factory=Surroundings)
     only_local: bool = True
 
 
@@ -72,6 +77,7 @@ def make_app(service: Service) -> FastAPI:
     app.add_middleware(Guard, service=service)
     app.add_exception_handler(TilewrightError, _refusal)
     app.add_exception_handler(HTTPException, _refusal)
+    app.add_exception_handler(ClientDisconnect, _refusal)
     app.add_exception_handler(RequestValidationError, _refusal)
 
     def caller(request: Request) -> Owner:
@@ -114,7 +120,10 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         bound: Annotated[list[str], Query()] = [],  # noqa: B006
         name: str = "",
     ) -> dict[str, object]:
-        """Submit a model (ONNX, as the body). ``shape=NAME:1,3,n`` and ``bound=NAME:512`` may be given repeatedly."""
+        """Submit a model (the body: ONNX, or a zip with it and its weights).
+
+        ``shape=NAME:1,3,n`` and ``bound=NAME:512`` may be given repeatedly.
+        """
         given = Given(target, precision, math, superopt, checks, threads, memory_limit, shape, bound)
         options = await run_in_threadpool(chosen, given)
         await run_in_threadpool(jobs.check_quota, owner)
@@ -123,9 +132,11 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         return shown(await run_in_threadpool(jobs.submit, owner, submission, service.store.has_artifact))
 
     @app.get("/v1/jobs")
-    def listed(owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
-        """The newest jobs."""
-        return {"jobs": [shown(job) for job in jobs.listed(owner.name, _MOST_LISTED)]}
+    def listed(
+        owner: Annotated[Owner, Depends(caller)], count: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = _LISTED
+    ) -> Response:
+        """The newest jobs, at most ``count``."""
+        return JSONResponse({"jobs": [shown(job) for job in jobs.listed(owner.name, count)]})
 
     @app.get("/v1/jobs/{job}")
     def found(job: str, owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
@@ -161,7 +172,8 @@ def _add_events(app: FastAPI, service: Service, caller: Caller) -> None:
                     if silent % _COMMENT_EVERY == 0:
                         yield ": still there\n\n"
                     await asyncio.sleep(_STREAM_SECONDS)
-                    current = await run_in_threadpool(jobs.find, owner.name, job) or current
+                    with suppress(Unavailable):  # the stream stays open until the database is back
+                        current = await run_in_threadpool(jobs.find, owner.name, job) or current
 
         return StreamingResponse(told(), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
@@ -170,12 +182,11 @@ def _add_results(app: FastAPI, service: Service, viewer: Caller) -> None:
     jobs, limits = service.jobs, service.limits
 
     @app.get("/v1/artifacts/{sha256}", response_class=FileResponse)
-    def artifact(sha256: str, owner: Annotated[Owner, Depends(viewer)]) -> FileResponse:
+    def artifact(sha256: str, owner: Annotated[Owner, Depends(viewer)]) -> Response:
         """An artifact."""
-        path = service.store.path(Kind.ARTIFACT, sha256)
-        if not jobs.may_read(owner.name, sha256) or not path.is_file():
-            raise HTTPException(404, "there is no such artifact of this token's jobs; submit the model again")
-        return FileResponse(path, media_type="application/octet-stream", filename=f"{sha256[:12]}.tw")
+        check_hash(sha256)
+        found = service.store.artifact(sha256) if jobs.may_read(owner.name, sha256) else None
+        return _file(found, f"{sha256[:12]}.tw")
 
     @app.get("/v1/limits")
     def limited(owner: Annotated[Owner, Depends(viewer)]) -> dict[str, object]:
@@ -185,30 +196,37 @@ def _add_results(app: FastAPI, service: Service, viewer: Caller) -> None:
     @app.get("/v1/health")
     def health() -> dict[str, object]:
         """Whether the database answers, the jobs that have not ended, and the workers that run."""
-        return {"version": __version__, "workers": service.workers(), "jobs": jobs.count()}
+        return {"version": __version__, "workers": service.surroundings.workers(), "jobs": jobs.count()}
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def shown_page(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
-        text = page.page(owner.name, jobs.listed(owner.name, _MOST_LISTED))
+        text = page.page(owner.name, jobs.listed(owner.name, _LISTED), service.surroundings)
         return HTMLResponse(text, headers={"Content-Security-Policy": page.POLICY})
 
     @app.get("/table", response_class=HTMLResponse, include_in_schema=False)
     def table(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
-        return HTMLResponse(page.table(jobs.listed(owner.name, _MOST_LISTED)))
+        return HTMLResponse(page.live(jobs.listed(owner.name, _LISTED), service.surroundings))
 
 
 def shown(job: Job) -> dict[str, object]:
     """A job as JSON."""
-    apart = ("owner", "error_kind", "step", "done", "total")
-    plain = {name: value for name, value in asdict(job).items() if name not in apart}
+    # Not by ``asdict``, which copies each value: lists of jobs would keep others waiting.
+    plain: dict[str, object] = {name: getattr(job, name) for name in _PLAIN}
     error = None if job.error is None else {"kind": job.error_kind, "text": job.error}
     progress = None if job.step is None else {"step": job.step, "done": job.done, "total": job.total}
-    options = asdict(Chosen.read(job.options))
+    options: object = json.loads(job.options)
     return {**plain, "state": job.state.value, "options": options, "progress": progress, "error": error}
 
 
+_APART: Final = frozenset({"owner", "error_kind", "step", "done", "total", "state", "options", "error"})
+_PLAIN: Final = tuple(part.name for part in fields(Job) if part.name not in _APART)
+
+
 async def _received(request: Request, service: Service, uploads: asyncio.Semaphore) -> str:
-    """The hash of the model in the body, which is in the store then. What is too large is refused as soon as known."""
+    """The hash of the model in the body, which is in the store then. What is too large is refused as soon as known.
+
+    Files are written and hashed by threads: this one serves everybody.
+    """
     limits, store = service.limits, service.store
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HTTPException(415, "send the model as it is, not compressed")
@@ -220,16 +238,49 @@ async def _received(request: Request, service: Service, uploads: asyncio.Semapho
         raise HTTPException(429, f"{limits.uploads} models are being received; try again", {"Retry-After": "1"})
     async with uploads:
         store.check_room(announced, limits.free_bytes)
+        upload = await run_in_threadpool(store.upload, Kind.MODEL, limits.body_bytes)
         try:
             async with asyncio.timeout(limits.body_seconds):
-                with store.upload(Kind.MODEL, limits.body_bytes) as upload:
-                    async for data in request.stream():
-                        upload.add(data)
-                    if not upload.size:
-                        raise BadInput("the body is empty: send an ONNX model")
-                return upload.sha256
+                async for data in _pieces(request):
+                    store.check_room(len(data), limits.free_bytes)
+                    await run_in_threadpool(upload.add, data)
+            return await run_in_threadpool(_kept, upload, limits)
         except TimeoutError as error:
             raise HTTPException(408, f"the body did not arrive within {limits.body_seconds:g} s") from error
+        finally:
+            await run_in_threadpool(upload.close)
+
+
+async def _pieces(request: Request) -> AsyncGenerator[bytes]:
+    """The body in pieces that are worth a thread's while."""
+    gathered = bytearray()
+    async for data in request.stream():
+        gathered += data
+        if len(gathered) >= _PIECE:
+            yield bytes(gathered)
+            gathered.clear()
+    yield bytes(gathered)
+
+
+def _kept(upload: Upload, limits: Limits) -> str:
+    """The hash of the file, after a look at it. Raises ``BadInput`` if it is empty, or a zip that is refused."""
+    if not upload.size:
+        raise BadInput("the body is empty: send an ONNX model, or a zip with one and its weights")
+    upload.flush()
+    if bundle.is_bundle(upload.path):
+        bundle.check(upload.path, limits.unpacked_bytes)
+    return upload.keep()
+
+
+def _file(content: Path | Stream | None, name: str) -> Response:
+    match content:
+        case Path():
+            return FileResponse(content, media_type=_BINARY, filename=name)
+        case Stream(size, pieces):
+            headers = {"Content-Length": str(size), "Content-Disposition": f'attachment; filename="{name}"'}
+            return StreamingResponse(pieces, media_type=_BINARY, headers=headers)
+        case None:
+            raise HTTPException(404, "there is no such artifact of this token's jobs; submit the model again")
 
 
 def _known(job: Job | None) -> Job:
@@ -281,12 +332,15 @@ async def _refusal(_request: Request, error: Exception) -> Response:
     match error:
         case HTTPException():
             return _answer(error.status_code, "Refused", error.detail, error.headers)
+        case ClientDisconnect():
+            return _answer(400, "Refused", "the client left before its model had arrived")
         case RequestValidationError():
             faults = [f"{fault['loc'][-1]}: {fault['msg']}" for fault in error.errors()]
             return _answer(422, BadInput.__name__, bounded("; ".join(faults), MOST_CHARACTERS))
         case _:
             status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
-            return _answer(status, type(error).__name__, str(error))
+            again = {"Retry-After": "1"} if status in (429, 503) else None
+            return _answer(status, type(error).__name__, str(error), again)
 
 
 def _answer(status: int, kind: str, text: str, headers: Mapping[str, str] | None = None) -> Response:

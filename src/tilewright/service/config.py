@@ -9,12 +9,13 @@ from tilewright.service.limits import Limits
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a worker must know. ``parent``: the process that it ends with."""
+    """What a worker must know. ``parent``: the process that it ends with; ``store``: a bucket; None: ``folder``."""
 
-    name: str
     parent: int
     database: str
     folder: str
+    name: str = ""
+    store: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     def text(self) -> str:
@@ -27,4 +28,5 @@ class Config:
         plain = fields.mapping(json.loads(text))
         limits = Limits.read(fields.mapping(plain["limits"]))
         name, database, folder = (fields.text(plain[key]) for key in ("name", "database", "folder"))
-        return Config(name, fields.whole(plain["parent"]), database, folder, limits)
+        store = None if plain["store"] is None else fields.text(plain["store"])
+        return Config(fields.whole(plain["parent"]), database, folder, name, store, limits)

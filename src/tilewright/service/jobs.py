@@ -77,16 +77,23 @@ class Jobs:
 
         ``is_kept``: whether the artifact with this hash is still there. Raises ``QuotaExceeded``.
         """
+        lost = self._lost(submission, is_kept)
         with suppress(IntegrityError):  # another process has just begun the same build; share it
-            return self._submit(owner, submission, is_kept)
-        return self._submit(owner, submission, is_kept)
+            return self._submit(owner, submission, lost)
+        return self._submit(owner, submission, lost)
 
-    def _submit(self, owner: Owner, submission: Submission, is_kept: Callable[[str], bool]) -> Job:
+    def _lost(self, submission: Submission, is_kept: Callable[[str], bool]) -> str | None:
+        """The artifact of the same submission, if it is there no more: asked before anybody has to wait for this."""
+        with self.database.reading() as connection:
+            found = connection.execute(select(BUILDS.c.artifact).where(BUILDS.c.shared == submission.key)).scalar()
+        return None if found is None or is_kept(str(found)) else str(found)
+
+    def _submit(self, owner: Owner, submission: Submission, lost: str | None) -> Job:
         with self.database.writing() as connection:
             connection.execute(select(OWNERS).where(OWNERS.c.name == owner.name).with_for_update())
             self._check_quota(connection, owner)
             now = self.clock()
-            build = self._shared(connection, submission, is_kept) or self._new_build(connection, submission, now)
+            build = self._shared(connection, submission, lost) or self._new_build(connection, submission, now)
             job = uuid.uuid4().hex
             name = submission.name[:MOST_NAME]
             connection.execute(insert(JOBS).values(id=job, build=build, owner=owner.name, name=name, created=now))
@@ -108,7 +115,8 @@ class Jobs:
         """Cancel the job, unless it has ended; its build too, if no other job waits for it. None: there is none."""
         with self.database.writing() as connection:
             wanted = _FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner)
-            row = connection.execute(wanted).mappings().first()
+            # Locked, so that the build does not end, and no submission begins to share it, meanwhile.
+            row = connection.execute(wanted.with_for_update(of=[BUILDS, JOBS])).mappings().first()
             if row is None:
                 return None
             if not _job(row).state.is_final:
@@ -139,14 +147,14 @@ class Jobs:
         counted = select(func.count()).select_from(JOBS).where(JOBS.c.owner == owner.name, JOBS.c.created > since)
         owner.quota.check(owner.name, waiting, connection.execute(counted).scalar_one())
 
-    def _shared(self, connection: Connection, submission: Submission, is_kept: Callable[[str], bool]) -> str | None:
-        """The build of the same submission; one whose artifact was removed is shared no more."""
+    def _shared(self, connection: Connection, submission: Submission, lost: str | None) -> str | None:
+        """The build of the same submission; that whose artifact is ``lost`` is shared no more."""
         found = select(BUILDS.c.id, BUILDS.c.artifact).where(BUILDS.c.shared == submission.key).with_for_update()
         row = connection.execute(found).first()
         if row is None:
             return None
         build, artifact = str(row[0]), row[1]
-        if artifact is None or is_kept(str(artifact)):
+        if artifact is None or artifact != lost:
             return build
         connection.execute(update(BUILDS).where(BUILDS.c.id == build).values(shared=None))
         return None
@@ -170,8 +178,6 @@ class Jobs:
         now = self.clock()
         connection.execute(update(JOBS).where(JOBS.c.id == job).values(cancelled=now))
         build = connection.execute(select(JOBS.c.build).where(JOBS.c.id == job)).scalar_one()
-        # Locked, so that no submission begins to share it meanwhile.
-        connection.execute(select(BUILDS.c.id).where(BUILDS.c.id == build).with_for_update())
         others = select(JOBS.c.id).where(JOBS.c.build == build, JOBS.c.cancelled.is_(None))
         if connection.execute(others).first() is None:
             ended = {"state": State.CANCELLED.value, "shared": None, "claim": None, "lease": None, "ended": now}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tilewright.base import fields
-from tilewright.base.errors import ResourceLimit
+from tilewright.base.errors import ResourceLimit, TilewrightError
 
 _MIB = 1 << 20
 _DAY = 86_400.0
@@ -22,12 +22,18 @@ class StoreFull(ResourceLimit):
     """The file system of the store is almost full."""
 
 
+class Unavailable(TilewrightError):
+    """The database or the store of objects does not answer now. Nothing is lost; to be tried again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a request and a job may take; bytes and seconds. Each job has a child process of its own."""
 
     body_bytes: int = 512 * _MIB
-    """A model."""
+    """A model, or a zip with a model and its weights."""
+    unpacked_bytes: int = 2048 * _MIB
+    """All files of a zip."""
     body_seconds: float = 600.0
     """Until a model has arrived."""
     uploads: int = 8

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from tilewright import __version__
@@ -87,7 +88,7 @@ def chosen(given: Given) -> Chosen:
     if given.memory_limit is not None and not limit:
         raise BadInput(f"memory_limit={shown(given.memory_limit)}: give a size such as 512MiB")
     return Chosen(
-        str(Target.parse(_short("target", given.target))),
+        _target(_short("target", given.target)),
         Precision.named(given.precision).value,
         Math.named(given.math).value,
         Superopt.named(given.superopt).value,
@@ -97,6 +98,12 @@ def chosen(given: Given) -> Chosen:
         {name: _shape(name, text) for name, text in _pairs("shape", given.shapes)},
         {name: _count("bound", name, text) for name, text in _pairs("bound", given.bounds)},
     )
+
+
+@lru_cache(maxsize=256)
+def _target(text: str) -> str:
+    """The target as canonical text; that of ``host`` takes a look at the system, milliseconds each."""
+    return str(Target.parse(text))
 
 
 def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:

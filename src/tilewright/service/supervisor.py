@@ -1,7 +1,6 @@
 """Keeps workers running: one that ends is replaced, and what it had claimed is free at once."""
 
 import logging
-import os
 import socket
 import subprocess
 import sys
@@ -9,13 +8,12 @@ import threading
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright.service.config import Config
 from tilewright.service.leases import Leases
-from tilewright.service.limits import Limits
+from tilewright.service.limits import Unavailable
 
 _LOG = logging.getLogger("tilewright.service")
 COMMAND: Final = (sys.executable, "-P", "-m", "tilewright.service.worker")
@@ -34,9 +32,9 @@ class _Running:
 class Supervisor:
     """A context manager: ``count`` workers run within the block."""
 
-    def __init__(self, leases: Leases, count: int, database: str, folder: Path, limits: Limits) -> None:
-        self._leases, self._count, self._limits = leases, count, limits
-        self._database, self._folder = database, folder
+    def __init__(self, leases: Leases, count: int, config: Config) -> None:
+        """``config``: of all workers; each gets a name."""
+        self._leases, self._count, self._config = leases, count, config
         self._stopped = threading.Event()
         self._workers: list[_Running] = []
         # Workers end with the thread that started them, so it is one that stays.
@@ -69,14 +67,15 @@ class Supervisor:
         for worker in dead:
             _LOG.warning("worker %s ended with status %s", worker.name, worker.process.returncode)
             self._workers.remove(worker)
-            self._leases.release(worker.name)
+            with suppress(Unavailable):  # the lease runs out by itself
+                self._leases.release(worker.name)
         while len(self._workers) < self._count and not self._stopped.is_set():
             self._workers.append(self._start())
         return bool(dead)
 
     def _start(self) -> _Running:
         name = f"{socket.gethostname()[:24]}-{uuid.uuid4().hex[:16]}"
-        config = Config(name, os.getpid(), self._database, str(self._folder), self._limits)
+        config = replace(self._config, name=name)
         process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, start_new_session=True)
         if process.stdin is not None:
             with suppress(BrokenPipeError), process.stdin as pipe:  # one that is dead already is found dead later

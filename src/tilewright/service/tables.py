@@ -1,15 +1,19 @@
-"""Tables of the service, and connections: SQLite (write-ahead log, synchronous), or another database of SQLAlchemy.
+"""Tables of the service, and connections: SQLite (write-ahead log, synchronous), or PostgreSQL.
 
     builds    what is compiled: a model with options, once.   waiting -> running -> done | failed | cancelled
     jobs      what was submitted: many jobs may share a build; each has an owner, and may be cancelled by itself
     owners    names of tokens; a row is locked while its owner's jobs are counted
 
 ``builds.shared`` is the content hash of the submission while further jobs may share the build, and unique.
+
+SQLite has one writer at a time. PostgreSQL has many (READ COMMITTED), so each transaction locks the rows that it
+decides by: first an owner's, then a build's.
 """
 
 import sqlite3
+import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from typing import Final
 
@@ -30,14 +34,29 @@ from sqlalchemy import (
     insert,
     select,
 )
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as NoConnectionError
 from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.sql import text
 
 from tilewright.base.errors import BadInput
+from tilewright.service.limits import Unavailable
 
 SCHEMA: Final = "1"
 _BUSY_MS: Final = 30_000
+_PATIENCE: Final = {"connect_timeout": "5", "tcp_user_timeout": "20000", "options": "-c statement_timeout=20000"}
+"""A server of PostgreSQL that does not answer is given up after so long (libpq; seconds, and twice milliseconds)."""
+_POOL: Final[dict[str, object]] = {"pool_pre_ping": True, "pool_size": 10, "max_overflow": 10, "pool_timeout": 10.0}
+_LOCK: Final = 0x54775376
+"""Held while tables are made: of services that start at the same time, one makes them."""
 
 
 class State(Enum):
@@ -101,29 +120,39 @@ class Database:
     """Transactions on the tables."""
 
     def __init__(self, url: str) -> None:
-        """``url``: as SQLAlchemy takes it. Raises ``BadInput`` if there is no such database."""
+        """``url``: as SQLAlchemy takes it. Raises ``BadInput`` if there is no such database, or it can't be used."""
         try:
-            self._engine = create_engine(url, **_options(url))
-            if self._engine.dialect.name == "sqlite":
+            parsed = _known(make_url(url))
+            self._is_server = parsed.get_backend_name() != "sqlite"
+            self._engine = create_engine(parsed, **(_POOL if self._is_server else {}))
+            # Threads of a process wait for each other here: SQLite lets who waits sleep, up to 0.1 s at a time.
+            self._turn: AbstractContextManager[object] = nullcontext() if self._is_server else threading.Lock()
+            if not self._is_server:
                 _prepare_sqlite(self._engine)
-            _METADATA.create_all(self._engine)
             with self.writing() as connection:
+                if self._is_server:
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+                _METADATA.create_all(connection)
                 self._check_schema(connection)
+        except ModuleNotFoundError as error:
+            raise BadInput(
+                f"the database's URL can't be used: there is no {error.name}: pip install 'tilewright[postgresql]'"
+            ) from error
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise BadInput(f"the database's URL can't be used: {_first_line(error)}") from error
-        except SQLAlchemyError as error:
-            raise BadInput(f"the database can't be used: {_first_line(error)}") from error
+        except (SQLAlchemyError, Unavailable) as error:
+            raise BadInput(f"the database can't be used: {_first_line(error.__cause__ or error)}") from error
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
-        """A transaction that may write; it is undone by an exception."""
-        with self._engine.begin() as connection:
+        """A transaction that may write; it is undone by an exception. Raises ``Unavailable``: it may have been done."""
+        with _explained(), self._turn, self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
-        """A transaction that only reads, and waits for no writer."""
-        with self._engine.connect().execution_options(reads=True) as connection:
+        """A transaction that only reads, and waits for no writer. Raises ``Unavailable``."""
+        with _explained(), self._engine.connect().execution_options(reads=True) as connection:
             yield connection
 
     def add_owner(self, name: str) -> None:
@@ -147,9 +176,24 @@ class Database:
             raise BadInput(f"the database has the schema {found}, and this version of Tilewright reads {SCHEMA}")
 
 
-def _options(url: str) -> dict[str, object]:
-    is_sqlite = make_url(url).get_backend_name() == "sqlite"
-    return {} if is_sqlite else {"pool_pre_ping": True}
+def _known(url: URL) -> URL:
+    """The URL with the driver that we use, and limits of time where it sets none. Raises ``BadInput``."""
+    match url.get_backend_name():
+        case "sqlite":
+            return url
+        case "postgresql":
+            driver = url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+            return driver.update_query_dict({name: value for name, value in _PATIENCE.items() if name not in url.query})
+        case other:
+            raise BadInput(f"the database's URL can't be used: write sqlite:///FILE or postgresql://..., not {other}")
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    try:
+        yield
+    except (OperationalError, InterfaceError, NoConnectionError) as error:
+        raise Unavailable(f"the database does not answer: {_first_line(error)}") from error
 
 
 def _prepare_sqlite(engine: Engine) -> None:
@@ -168,5 +212,5 @@ def _prepare_sqlite(engine: Engine) -> None:
     event.listen(engine, "begin", begun)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return str(error).partition("\n")[0]

@@ -1,0 +1,6 @@
+from collections.abc import Mapping
+
+class BotoCoreError(Exception): ...
+
+class ClientError(Exception):
+    response: Mapping[str, Mapping[str, str]]
