@@ -11,6 +11,7 @@ from typing import TypeAlias
 from tilewright.backend.vta.config import ACCUMULATOR_BITS, Config
 from tilewright.backend.vta.instructions import AluOperation
 from tilewright.base import dtypes
+from tilewright.base.dtypes import DType
 from tilewright.base.errors import Unsupported
 from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select
 from tilewright.symbolic.operations import BinaryOp
@@ -61,7 +62,7 @@ def chain_of(value: Expr, config: Config) -> Chain:
             return Chain(int(number))
         case Read():
             return Chain(value)
-        case Cast(a, dtype) if a.dtype.is_int and dtype.is_int and a.dtype.bits <= dtype.bits:
+        case Cast(a, dtype) if _keeps(a, dtype):
             return chain_of(a, config)
         case Binary(op, a, b):
             return _binary(op, a, b, config)
@@ -111,10 +112,33 @@ def _operand(value: Expr) -> Operand | None:
             return int(number)
         case Read():
             return value
-        case Cast(a, dtype) if a.dtype.is_int and dtype.is_int and a.dtype.bits <= dtype.bits:
+        case Cast(a, dtype) if _keeps(a, dtype):
             return _operand(a)
         case _:
             return None
+
+
+def _keeps(a: Expr, dtype: DType) -> bool:
+    """Whether a cast keeps every value: to more bits, or of a number that was clipped."""
+    if not a.dtype.is_int or not dtype.is_int:
+        return False
+    least, most = _range(a)
+    return dtype.min <= least and most <= dtype.max
+
+
+def _range(value: Expr) -> tuple[int, int]:
+    """Between which numbers an integer is."""
+    match value:
+        case Const(value=number):
+            return int(number), int(number)
+        case Binary(BinaryOp.MIN | BinaryOp.MAX as op, a, b):
+            pick = min if op is BinaryOp.MIN else max
+            (low, high), (least, most) = _range(a), _range(b)
+            return pick(low, least), pick(high, most)
+        case Cast(a, dtype) if _keeps(a, dtype):
+            return _range(a)
+        case _:
+            return int(value.dtype.min), int(value.dtype.max)
 
 
 def _require_bits(op: BinaryOp, a: Expr, b: Expr) -> None:
