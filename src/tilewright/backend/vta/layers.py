@@ -13,7 +13,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.symbolic.expr import Expr, cast, const, select
 from tilewright.tensor.build import compute, placeholder, reduce_axis
 from tilewright.tensor.functions import clip
-from tilewright.tensor.ir import Tensor
+from tilewright.tensor.ir import Reduction, Tensor
 from tilewright.tensor.reducers import sum as sum_of
 
 
@@ -92,14 +92,12 @@ def convolution_sums(layer: Convolution, config: Config) -> Tensor:
     i = reduce_axis((0, config.block_in), "i")
     rows = 1 if layer.is_sparse else step
 
-    def product(f: Expr, y: Expr, x: Expr, b: Expr, o: Expr) -> Expr:
+    def product(f: Expr, y: Expr, x: Expr, b: Expr, o: Expr) -> Reduction:
         pixel = image[c, y * rows + dy * apart, x * step + dx * apart, b, i]
-        return cast(pixel, dtypes.i32) * cast(filters[f, c, dy, dx, o, i], dtypes.i32)
+        return sum_of(cast(pixel, dtypes.i32) * cast(filters[f, c, dy, dx, o, i], dtypes.i32), axis=(c, dy, dx, i))
 
     shape = (layer.filters, layer.out_height, layer.out_width, *config.tile_shape(Scratchpad.ACC))
-    return compute(
-        shape, lambda f, y, x, b, o: sum_of(product(f, y, x, b, o), axis=(c, dy, dx, i)), name="sums"
-    )
+    return compute(shape, product, name="sums")
 
 
 def _image(layer: Convolution, config: Config) -> Tensor:

@@ -4,8 +4,8 @@
     weights = s.cache_read(filters, on_chip.wgt, [sums])
     s[sums].tensorize(b, gemm(VTA))
 
-A buffer on the chip consists of tiles: its last two dimensions are those of a tile (``Config.tile_shape``). ``out`` is no
-memory of its own: STORE reads the low bits of what acc holds.
+A buffer on the chip consists of tiles: its last two dimensions are those of a tile (``Config.tile_shape``). ``out`` is
+no memory of its own: STORE reads the low bits of what acc holds.
 """
 
 import functools
@@ -15,8 +15,9 @@ from tilewright.backend.vta.config import Config, Scratchpad
 from tilewright.base import dtypes
 from tilewright.loops.memory import Memory, Sharing
 from tilewright.schedule.intrinsics import TensorIntrinsic, decl_tensor_intrin
-from tilewright.symbolic.expr import cast
+from tilewright.symbolic.expr import Expr, cast
 from tilewright.tensor.build import compute, placeholder, reduce_axis
+from tilewright.tensor.ir import Reduction
 from tilewright.tensor.reducers import sum as sum_of
 
 
@@ -51,9 +52,9 @@ def gemm(config: Config) -> TensorIntrinsic:
     inp = placeholder(config.tile_shape(Scratchpad.INP), inp_type, "inp")
     wgt = placeholder(config.tile_shape(Scratchpad.WGT), wgt_type, "wgt")
     k = reduce_axis((0, config.block_in), name="k")
-    acc = compute(
-        config.tile_shape(Scratchpad.ACC),
-        lambda b, o: sum_of(cast(inp[b, k], dtypes.i32) * cast(wgt[o, k], dtypes.i32), axis=k),
-        name="acc",
-    )
+
+    def product(b: Expr, o: Expr) -> Reduction:
+        return sum_of(cast(inp[b, k], dtypes.i32) * cast(wgt[o, k], dtypes.i32), axis=k)
+
+    acc = compute(config.tile_shape(Scratchpad.ACC), product, name="acc")
     return decl_tensor_intrin(acc, "gemm", reset="gemm_reset", update="gemm_update")

@@ -13,7 +13,7 @@ from tilewright.backend.vta.compiler.micro_loops import micro_loops
 from tilewright.backend.vta.compiler.nests import Box, Span, boxes
 from tilewright.backend.vta.compiler.recording import Recorded, Tiles
 from tilewright.backend.vta.compiler.site import Site, buffer_of
-from tilewright.backend.vta.compiler.tiles import Lanes, Tiled, lanes_of, require_whole
+from tilewright.backend.vta.compiler.tiles import Tiled, lanes_of, require_whole
 from tilewright.backend.vta.compiler.transfers import Place, loads, stores
 from tilewright.backend.vta.config import Config, Scratchpad
 from tilewright.backend.vta.instructions import AluOperation, Uop
@@ -351,7 +351,9 @@ def _one_computed(site: Site, effect: Store, inside: Sequence[Form]) -> "_Comput
     read = [one for one in (chain.start, *(each.operand for each in chain.operations)) if isinstance(one, Read)]
     for one in read:
         if site.pad(buffer_of(one)) is not Scratchpad.ACC:
-            raise Unsupported(f"ALU takes {buffer_of(one).name} from {buffer_of(one).memory.name}: load it to acc first")
+            raise Unsupported(
+                f"ALU takes {buffer_of(one).name} from {buffer_of(one).memory.name}: load it to acc first"
+            )
     sources = {one: site.tiled(one, dst.lanes, size) for one in read}
     return _Computed(dst, chain, sources, (*inside, *site.conditions(chain.where)), site.config, site.loops)
 

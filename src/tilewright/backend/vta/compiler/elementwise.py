@@ -1,8 +1,8 @@
 """Expressions on accumulators as operations of ALU, one after another, in place.
 
-``min(max(sums >> 8, -128), 127)`` starts from ``sums`` and has three operations with an immediate. The second operand of
-an operation may be another accumulator, but no expression: that is a stage of its own. Casts to wider integers are free,
-as accumulators hold 32 bits of everything.
+``min(max(sums >> 8, -128), 127)`` starts from ``sums`` and has three operations with an immediate. The second operand
+of an operation may be another accumulator, but no expression: that is a stage of its own. Casts that keep the number
+are free, as accumulators hold 32 bits of everything.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which buffers of acc can share their tiles: ALU computes in place, where the result takes the place of its operand."""
+"""Which buffers of acc share their tiles: where ALU computes in place, a result takes the place of its operand."""
 
 from collections.abc import Mapping, Sequence
 

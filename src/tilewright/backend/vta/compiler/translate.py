@@ -30,8 +30,8 @@ from tilewright.loops.visit import allocations, perfect_nest, walk
 def translated(program: LoopProgram, config: Config) -> Program:
     """The program of the accelerator that computes what ``program`` does; its operands have the parameters' names.
 
-    Raises ``Unsupported``, with the block, for what the accelerator can't do; ``BadProgram`` for buffers that do not fit
-    its memories.
+    Raises ``Unsupported``, with the block, for what the accelerator can't do; ``BadProgram`` for buffers that do not
+    fit its memories.
     """
     walk = _Walk(program, config)
     steps = ordered(walk.visit(program.body, {}, ()), config)
@@ -96,7 +96,9 @@ class _Walk:
         if isinstance(block, Block):
             nest = self._nest(block, (*around, *inside))
             if loop.var.name in nest.own:
-                yield from self._block(block, env, (*around, *inside), {v.var.name: nest.own[v.var.name] for v in inside})
+                yield from self._block(
+                    block, env, (*around, *inside), {v.var.name: nest.own[v.var.name] for v in inside}
+                )
                 return
         count = constant(loop.extent, f"`{loop.var}` has the extent")
         if loop.kind is LoopKind.VIRTUAL_THREAD:
@@ -185,7 +187,8 @@ class _Walk:
         self.highest[pad] = max(self.highest.get(pad, 0), self.tops[pad])
         if self.tops[pad] > (depth := self.config.depth(pad)):
             raise BadProgram(
-                f"{buffer.name} ends at tile {self.tops[pad]} of {pad.name.lower()}, which has {depth}; use smaller tiles"
+                f"{buffer.name} ends at tile {self.tops[pad]} of {pad.name.lower()}, which has {depth}; "
+                "use smaller tiles"
             )
         return start
 

@@ -12,7 +12,7 @@ from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.space.config import Collector, Generator
 from tilewright.space.config import Config as Decisions
-from tilewright.space.knobs import Knob
+from tilewright.space.knobs import Knob, Value
 from tilewright.space.space import Digits, Floats, Mask, Space
 from tilewright.target.target import Target
 
@@ -46,8 +46,8 @@ def space_of(program: Program, config: Config, timing: Timing, target: Target) -
     return Space(program, target, Schedule(program), template(shape, config), knobs, known)
 
 
-def _digits(tiles: Tiles, knobs: tuple[Knob[object], ...]) -> Digits:
-    values = (*tiles.sizes, tiles.depth, tiles.threads)
+def _digits(tiles: Tiles, knobs: tuple[Knob[Value], ...]) -> Digits:
+    values: tuple[Value, ...] = (*tiles.sizes, tiles.depth, tiles.threads)
     return np.array([knob.values.index(value) for knob, value in zip(knobs, values, strict=True)], np.int64)
 
 
@@ -58,7 +58,7 @@ class _Known:
     shape: Shape
     config: Config
     timing: Timing
-    knobs: tuple[Knob[object], ...]
+    knobs: tuple[Knob[Value], ...]
     first: Digits = field(compare=False)
 
     def allowed(self, digits: Digits) -> Mask:

@@ -7,12 +7,13 @@ from tilewright.backend.vta.memories import Memories, gemm, memories
 from tilewright.backend.vta.schedules.roles import Roles, parameters_read, roles_of
 from tilewright.backend.vta.schedules.tiling import Tiles
 from tilewright.base.errors import ScheduleError, Unsupported
-from tilewright.loops.ir import Block
+from tilewright.loops.ir import Block, LoopKind
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import LoopRef
+from tilewright.space.config import extent
 from tilewright.symbolic.domain import IterKind
 
-VIRTUAL_THREAD = "vthread"
+VIRTUAL_THREAD = LoopKind.VIRTUAL_THREAD.value
 
 
 def schedule_tiles(s: Schedule, tiles: Tiles, config: Config) -> None:
@@ -38,8 +39,6 @@ def schedule_tiles(s: Schedule, tiles: Tiles, config: Config) -> None:
             s.compute_at(name, tile)
     if roles.anchor is not None and factors:
         _multiply(s, roles.anchor, factors, tiles.depth, config)
-    if tiles.threads > 1:
-        s.bind(tile, VIRTUAL_THREAD)
 
 
 def _placed(s: Schedule, roles: Roles, on_chip: Memories) -> list[tuple[str, str]]:
@@ -76,7 +75,12 @@ def _cut(s: Schedule, last: Block, tiles: Tiles) -> LoopRef:
     outer, inner = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     s.reorder(*outer, *inner, row, element)
     tile = s.fuse(*outer) if len(outer) > 1 else outer[0]
-    return tile if tiles.threads == 1 else s.split(tile, (None, tiles.threads))[1]
+    threads = min(tiles.threads, extent(s, tile))
+    if threads == 1:
+        return tile
+    thread = s.split(tile, (None, threads))[1]
+    s.bind(thread, VIRTUAL_THREAD)
+    return thread
 
 
 def _multiply(s: Schedule, anchor: Block, factors: Sequence[str], depth: int, config: Config) -> None:

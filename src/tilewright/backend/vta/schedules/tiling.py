@@ -50,7 +50,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An operand: for each of its dimensions of tiles, what axes of the result add to the index, and after them depth."""
+    """An operand: for each of its dimensions, what axes of the result (and, after them, depth) add to the index."""
 
     pad: Scratchpad
     dimensions: tuple[tuple[tuple[int, int], ...], ...]
@@ -84,7 +84,7 @@ def shape_of(program: Program, config: Config) -> Shape:
 
 
 def _operations(roles: Roles, config: Config) -> int:
-    """Passes over accumulators of the blocks that compute after the anchor; with two operands they take twice as long."""
+    """Passes over accumulators by the blocks after the anchor; those of two operands take twice as long."""
     stores = [block.body for block in _computing(roles) if block is not roles.anchor and isinstance(block.body, Store)]
     chains = [chain_of(store.value, config) for store in stores]
     return sum(1 if isinstance(one.operand, int) else 2 for chain in chains for one in chain.operations)
