@@ -73,6 +73,17 @@ class Runtime:
             for address in addresses.values():
                 self.driver.free(address)
 
+    def linked(self, program: Program) -> tuple[Instruction, ...]:
+        """The instructions that ``run`` would run first, with addresses; nothing is run."""
+        addresses = {item.name: self.driver.allocate(item.bytes(program.config)) for item in program.operands}
+        self._cache.clear()
+        try:
+            return tuple(self._linked(program, addresses))
+        finally:
+            self._cache.clear()
+            for address in addresses.values():
+                self.driver.free(address)
+
     def _contents(self, operand: Operand, program: Program, arrays: Mapping[str, Array]) -> bytes:
         config = program.config
         dtype, shape = config.dtype(operand.pad), operand.array_shape(config)

@@ -71,10 +71,10 @@ def chain_of(value: Expr, config: Config) -> Chain:
 
 
 def _binary(op: BinaryOp, a: Expr, b: Expr, config: Config) -> Chain:
-    if op in _COMMUTATIVE and _operand(b) is None:
-        a, b = b, a
     if isinstance(b, Select):
         return _guarded(op, a, b)
+    if op in _COMMUTATIVE and _operand(b) is None:
+        a, b = b, a
     operand = _operand(b)
     if operand is None:
         raise Unsupported(f"the second operand of `{op.value}` is `{b}`: compute it as a stage of its own")

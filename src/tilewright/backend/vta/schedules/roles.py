@@ -27,11 +27,8 @@ class Roles:
     fetching: tuple[Block, ...]
     computing: tuple[Block, ...]
     """Those on acc, the anchor included."""
-
-    @property
-    def is_copy(self) -> bool:
-        """Whether the last block only stores what another one computed."""
-        return _copied(self.last) is not None
+    is_copy: bool
+    """Whether the last block only stores what another one computed."""
 
 
 def roles_of(program: Program) -> Roles:
@@ -47,7 +44,9 @@ def roles_of(program: Program) -> Roles:
     anchor = reducing[0] if reducing else None
     fetching = tuple(block for block in blocks if block is not last and _fetches(block, program.params))
     computing = tuple(block for block in blocks if block is not last and block not in fetching)
-    return Roles(last, anchor, None if anchor is None else factors_of(anchor), fetching, computing)
+    stored = _copied(last)
+    is_copy = stored is not None and stored.source not in program.params
+    return Roles(last, anchor, None if anchor is None else factors_of(anchor), fetching, computing, is_copy)
 
 
 def _fetches(block: Block, params: Sequence[Buffer]) -> bool:

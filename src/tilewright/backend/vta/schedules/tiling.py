@@ -69,7 +69,7 @@ class Access:
 def shape_of(program: Program, config: Config) -> Shape:
     """The shape of a program's computation. Raises ``Unsupported`` for what the accelerator can't compute."""
     roles = roles_of(program)
-    extents = tuple(_extent(axis.extent) for axis in roles.last.axes)[:-2]
+    extents = tuple(_extent(axis.extent) for axis in roles.last.axes if axis.kind is IterKind.SPATIAL)[:-2]
     reduced = [] if roles.anchor is None else [a for a in roles.anchor.axes if a.kind is IterKind.REDUCE]
     summed = [_extent(axis.extent) for axis in (reduced[:-1] if roles.factors is not None else reduced)]
     is_product = roles.factors is not None
