@@ -56,7 +56,7 @@ def tune_accelerator(
 
     The tuner is that of ``tune_kernel``, the space that of the template (``vta.schedules``); each candidate is checked.
     ``records``: a database of its own, in which each outcome has the cycles, and the session the configuration.
-    ``compile`` does not use it. Raises ``BadInput`` for run-time extents, ``BadProgram`` if no tile fits the memories,
+    ``compile`` does not use it. Raises ``BadInput`` for run-time extents and records of others, ``BadProgram`` if no tile fits the memories,
     ``MeasureError`` if no candidate is right.
     """
     if naive.dims:
@@ -73,7 +73,10 @@ def tune_accelerator(
     told = {"tune": naive.name, "trials": trials, "seed": seed, "device": device}
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="tilewright-tune-"))
-        kept = stack.enter_context(Records.open(Path(folder) / "records.db" if records is None else Path(records)))
+        path = Path(folder) / "records.db" if records is None else Path(records)
+        kept = stack.enter_context(Records.open(path))
+        if any(earlier.get("device") != device for earlier in kept.configs()):
+            raise BadInput(f"{path} has measurements of another device, or other times; give each a file of its own")
         session = stack.enter_context(kept.session(told))
         tuner = KernelTuner(space, Measurer(CycleBench(config, times), kept, session), setup)
         end = None if minutes is None else time.monotonic() + 60 * minutes
