@@ -57,5 +57,5 @@ def test_wrong_results_are_no_times() -> None:
 
 def test_a_program_without_a_fitting_tile_is_refused() -> None:
     tiny = Config("tiny", wgt_bytes=1 << 9)
-    with pytest.raises(BadProgram, match="no tile of .* fits tiny"):
+    with pytest.raises(BadProgram, match=r"no tile of .* fits tiny"):
         tune_accelerator(loop_program(LAYER, tiny), tiny, trials=1)

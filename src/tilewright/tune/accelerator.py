@@ -56,8 +56,8 @@ def tune_accelerator(
 
     The tuner is that of ``tune_kernel``, the space that of the template (``vta.schedules``); each candidate is checked.
     ``records``: a database of its own, in which each outcome has the cycles, and the session the configuration.
-    ``compile`` does not use it. Raises ``BadInput`` for run-time extents and records of others, ``BadProgram`` if no tile fits the memories,
-    ``MeasureError`` if no candidate is right.
+    ``compile`` does not use it. Raises ``BadInput`` for run-time extents and records of other devices, ``BadProgram``
+    if no tile fits the memories, ``MeasureError`` if no candidate is right.
     """
     if naive.dims:
         raise BadInput(f"{naive.name} has run-time extents: the accelerator's programs have fixed ones")
