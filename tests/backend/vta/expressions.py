@@ -75,7 +75,8 @@ def dense(random: Random, config: Config) -> te.Tensor:
 
 def pooled(random: Random, config: Config) -> te.Tensor:
     """The largest of a window, without what is outside of the image."""
-    size, step, pad = random.randint(1, 3), random.randint(1, 3), random.randint(0, 1)
+    size, step = random.randint(1, 3), random.randint(1, 3)
+    pad = random.randint(0, size // 2)
     height, width = (random.randint(size, size + 6) for _ in range(2))
     data = acc((2, height, width), config, "data")
     dy, dx = te.reduce_axis((0, size), "dy"), te.reduce_axis((0, size), "dx")

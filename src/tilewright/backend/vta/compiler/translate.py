@@ -149,7 +149,7 @@ class _Walk:
 
     def _since(self, block: Block, around: Sequence[Loop]) -> frozenset[str] | None:
         """The loops since the allocation of what ``block`` alone writes."""
-        (written,) = {region.buffer for region in block.writes}
+        written = block.writes[0].buffer
         if self.writers[written.name] > 1 or written.name not in self.depths:
             return None
         return frozenset(loop.var.name for loop in around[self.depths[written.name] :])

@@ -1,6 +1,7 @@
 """The schedule of a program for sizes of tiles."""
 
 from collections.abc import Sequence
+from math import prod
 
 from tilewright.backend.vta.config import Config
 from tilewright.backend.vta.memories import Memories, gemm, memories
@@ -67,18 +68,24 @@ def _factors(roles: Roles, copies: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _cut(s: Schedule, last: Block, tiles: Tiles) -> LoopRef:
-    """Cut the result into tiles; the loop of one tile."""
+    """Cut the result into tiles, and give those that follow each other to virtual threads; the loop of one tile."""
     *loops, row, element = s.get_loops(last.name)
     if len(loops) != len(tiles.sizes):
         raise ScheduleError(f"{tiles}: the result has {len(loops)} dimensions of tiles\n\n{s.program}")
     pairs = [s.split(loop, (None, size)) for loop, size in zip(loops, tiles.sizes, strict=True)]
     outer, inner = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     s.reorder(*outer, *inner, row, element)
-    tile = s.fuse(*outer) if len(outer) > 1 else outer[0]
-    threads = min(tiles.threads, extent(s, tile))
+    counts = [extent(s, loop) for loop in outer]
+    threads = min(tiles.threads, max(counts))
     if threads == 1:
-        return tile
-    thread = s.split(tile, (None, threads))[1]
+        return outer[-1]
+    if prod(counts) % threads:  # some tiles have no partner: what is fused and cut unevenly is not proved independent
+        chosen = outer.pop(counts.index(max(counts)))
+    else:
+        chosen = s.fuse(*outer) if len(outer) > 1 else outer[0]
+        outer.clear()
+    group, thread = s.split(chosen, (None, threads))
+    s.reorder(*outer, group, thread)
     s.bind(thread, VIRTUAL_THREAD)
     return thread
 
