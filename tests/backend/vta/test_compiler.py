@@ -94,6 +94,22 @@ def test_alu_computes_in_place() -> None:
     assert {uop.dst for kernel in kernels for uop in kernel.uops} == {0}
 
 
+def test_a_buffer_that_is_read_again_keeps_its_tiles() -> None:
+    """Its half is not computed in its place, as both are added."""
+    a = image(2, 3)
+    wide = te.compute(like((2, 3), VTA), lambda *at: te.cast(a[at], "int32") + 5, name="wide")
+    half = te.compute(wide.shape, lambda *at: wide[at] >> 1, name="half")
+    te.accelerate(te.compute(wide.shape, lambda *at: narrow(wide[at] + half[at]), name="c"), VTA).check()
+
+
+def test_more_zeros_than_a_load_has_room_for() -> None:
+    """Of a filter of 3 x 3 with positions 20 apart, around an image of one pixel."""
+    layer = Convolution(3, 2, 1, 1, 3, padding=20, dilation=20, shift=4)
+    kernel = te.accelerate(convolution_tensor(layer, VTA), VTA)
+    assert "pad_top=1" in kernel.listing
+    kernel.check()
+
+
 def test_fitting_sizes_fit_and_their_schedules_are_accepted() -> None:
     result = convolution_tensor(Convolution(5, 5, 2, 2, 3, padding=1), BATCHES)
     shape = shape_of(te.create_schedule(result).program, BATCHES)

@@ -82,4 +82,4 @@ def tilings(convolution: Convolution, config: Config, threads: int) -> Iterator[
 
 def chosen_tiling(convolution: Convolution, config: Config, timing: Timing, threads: int = 2) -> Tiling:
     """The tiling with the least estimate. Raises ``BadProgram`` if none fits."""
-    return Tiling.of(chosen(loop_program(convolution, config), config, timing, threads))
+    return Tiling.of(chosen(loop_program(convolution, config), config, timing, (threads,)))

@@ -7,7 +7,7 @@ import numpy as np
 from tilewright.backend.vta.config import Config
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.schedules.tiled import schedule_tiles
-from tilewright.backend.vta.schedules.tiling import Shape, Tiles, chosen, estimate, fits, parts, shape_of
+from tilewright.backend.vta.schedules.tiling import THREADS, Shape, Tiles, chosen, estimate, fits, parts, shape_of
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.space.config import Collector, Generator
@@ -15,8 +15,6 @@ from tilewright.space.config import Config as Decisions
 from tilewright.space.knobs import Knob, Value
 from tilewright.space.space import Digits, Floats, Mask, Space
 from tilewright.target.target import Target
-
-THREADS = (2, 1)
 
 
 def template(shape: Shape, config: Config) -> Generator:

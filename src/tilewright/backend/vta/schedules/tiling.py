@@ -22,6 +22,9 @@ from tilewright.symbolic.expr import Const, Read, Var
 from tilewright.symbolic.simplify import linear_form
 from tilewright.symbolic.traversal import reads_in
 
+THREADS = (2, 1)
+"""Numbers of virtual threads that are chosen from: more would only make tiles smaller."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
@@ -207,10 +210,11 @@ def _transfer(access: Access, tiles: Tiles, config: Config, timing: Timing) -> f
     return loaded + (outer.tiles(tiles.sizes, tiles.depth) if is_plane else 1) * (timing.latency + timing.issue)
 
 
-def chosen(program: Program, config: Config, timing: Timing, threads: int = 2) -> Tiles:
-    """The sizes with the least estimate. Raises ``BadProgram`` if none fits."""
+def chosen(program: Program, config: Config, timing: Timing, threads: Sequence[int] = THREADS) -> Tiles:
+    """The sizes with the least estimate, for one of ``threads``. Raises ``BadProgram`` if none fits."""
     shape = shape_of(program, config)
-    best = min(fitting(shape, config, threads), key=lambda tiles: estimate(shape, tiles, config, timing), default=None)
+    found = (tiles for count in threads for tiles in fitting(shape, config, count))
+    best = min(found, key=lambda tiles: estimate(shape, tiles, config, timing), default=None)
     if best is None:
         raise BadProgram(f"no tile of {program.name} fits {config.name}; use one virtual thread or larger memories")
     return best
