@@ -102,6 +102,13 @@ def test_a_buffer_that_is_read_again_keeps_its_tiles() -> None:
     te.accelerate(te.compute(wide.shape, lambda *at: narrow(wide[at] + half[at]), name="c"), VTA).check()
 
 
+def test_padding_is_kept_where_a_patch_is_as_large_as_the_image() -> None:
+    """Its rows, with zeros before, then look as if they followed each other in device memory."""
+    schedule = te.create_schedule(convolution_tensor(Convolution(4, 4, 2, 1, 2, padding=1, shift=4), VTA))
+    schedule_tiles(schedule.schedule, Tiles((1, 3, 3), 2), VTA)
+    te.accelerate(schedule, VTA).check()
+
+
 def test_more_zeros_than_a_load_has_room_for() -> None:
     """Of a filter of 3 x 3 with positions 20 apart, around an image of one pixel."""
     layer = Convolution(3, 2, 1, 1, 3, padding=20, dilation=20, shift=4)

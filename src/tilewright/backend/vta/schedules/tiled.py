@@ -1,7 +1,6 @@
 """The schedule of a program for sizes of tiles."""
 
 from collections.abc import Sequence
-from math import prod
 
 from tilewright.backend.vta.config import Config
 from tilewright.backend.vta.memories import Memories, gemm, memories
@@ -79,11 +78,8 @@ def _cut(s: Schedule, last: Block, tiles: Tiles) -> LoopRef:
     threads = min(tiles.threads, max(counts))
     if threads == 1:
         return outer[-1]
-    if prod(counts) % threads:  # some tiles have no partner: what is fused and cut unevenly is not proved independent
-        chosen = outer.pop(counts.index(max(counts)))
-    else:
-        chosen = s.fuse(*outer) if len(outer) > 1 else outer[0]
-        outer.clear()
+    even = [place for place, count in enumerate(counts) if count % threads == 0]
+    chosen = outer.pop(even[-1] if even else counts.index(max(counts)))  # without a partner, a tile hides nothing
     group, thread = s.split(chosen, (None, threads))
     s.reorder(*outer, group, thread)
     s.bind(thread, VIRTUAL_THREAD)
