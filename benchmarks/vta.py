@@ -3,8 +3,9 @@
 For each convolution of ResNet-18 but the first (batch 1, C2 to C11 as VTA numbers them), and all of them: operations
 per byte of the program, the roof (the peak of the matrix unit, or what device memory allows at these bytes) and what
 the cycle simulator gives with one and two virtual threads, in GOPS at the configuration's clock, where a multiply-add
-is two operations; and the share of cycles in which the matrix unit multiplied. Each program is scheduled by hand
-(`backend/vta/convolution.py`), checked for hazards, and run on random numbers; its result is compared with NumPy's.
+is two operations; and the share of cycles in which the matrix unit multiplied. Each program is compiled with the
+analytic choice (`backend/vta/schedules/`), checked for hazards, and run on random numbers; its result is compared with
+NumPy's. `--trials N` prints instead what the tuner finds among N schedules of each layer.
 Nothing is timed: cycles are those of a model, whose constants are in `backend/vta/cycles.py`. `--rtl FILE` writes the
 configuration's hardware as Verilog instead. `--model FILE` takes the layers of a quantized model, beside the CPU
 (`vta_model.py`).
@@ -17,12 +18,20 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright import te
 from tilewright.backend.vta.config import PRESETS, Config
-from tilewright.backend.vta.convolution import Convolution, Tiling, chosen_tiling, convolution_program
+from tilewright.backend.vta.convolution import (
+    Convolution,
+    Tiling,
+    chosen_tiling,
+    convolution_program,
+    loop_program,
+)
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.packing import packed_data, packed_filters, unpacked_result
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
+from tilewright.tune.accelerator import tune_accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +163,22 @@ def _cells(item: Point, config: Config, timing: Timing) -> str:
     return "".join(f"{number:>9.1f}" for number in numbers) + f"{item.share:>8.1%} "
 
 
+def tuned(names: Iterable[str], config: Config, timing: Timing, trials: int) -> Iterable[str]:
+    """The cycles of the analytic choice and of the tuner's for each layer, as lines."""
+    for name in names:
+        naive = loop_program(LAYERS[name].blocked(config), config)
+        found = tune_accelerator(naive, config, timing, trials=trials)
+        share = te.accelerate(found.schedule, config, timing).cycles.utilisation
+        yield f"{name:<5}{found.analytic_cycles:>10}{found.cycles:>10}{share:>8.1%}  of {found.tried} schedules"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.vta", description=__doc__)
     parser.add_argument("--config", choices=list(PRESETS), default="vta", help="default %(default)s")
     parser.add_argument("--bus", type=int, default=Timing().bus_bytes, help="bytes in a cycle, default %(default)s")
     parser.add_argument("--layers", default=",".join(LAYERS), help="default %(default)s")
+    parser.add_argument("--trials", type=int, help="tune: print the analytic and the tuner's cycles")
     parser.add_argument("--rtl", type=Path, metavar="FILE", help="write Verilog to FILE, and run nothing")
     parser.add_argument("--model", type=Path, metavar="FILE", help="the layers of a quantized model, beside the CPU")
     options = parser.parse_args(arguments)
@@ -174,7 +193,9 @@ def main(arguments: list[str] | None = None) -> None:
         for line in vta_model.table(options.model, PRESETS[options.config], Timing(bus_bytes=options.bus)):
             print(line, flush=True)
         return
-    for line in table(options.layers.split(","), PRESETS[options.config], Timing(bus_bytes=options.bus)):
+    names, config, timing = options.layers.split(","), PRESETS[options.config], Timing(bus_bytes=options.bus)
+    lines = table(names, config, timing) if options.trials is None else tuned(names, config, timing, options.trials)
+    for line in lines:
         print(line, flush=True)
 
 

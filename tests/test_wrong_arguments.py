@@ -382,6 +382,7 @@ EXPRESSIONS: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]] = {
     "extern": (te.extern, ([(4,)], [A], lambda ins, outs: None, [dtypes.f32], "e")),
     "build": (te.build, (te.create_schedule(INIT), "x86_64")),
     "autoschedule": (te.autoschedule, (INIT, "x86_64")),
+    "accelerate": (te.accelerate, (te.create_schedule(INIT),)),
     "evaluate": (te.evaluate, (INIT, {A: np.zeros((4, 4), np.float32)}, {})),
     "all": (te.all, (True, A[0, 0] > 0)),
     "clip": (te.clip, (A[0, 0], 0.0, 1.0)),

@@ -16,6 +16,7 @@ method of ``schedule.Schedule``, and, if TVM has a notation for it, one method o
     stage        schedules: TeSchedule, Stage
     values       what tensors and schedules compute, in NumPy
     kernel       schedules as native code
+    accelerated  schedules as programs of the accelerator
     automatic    schedules that nobody writes
 
 ``docs/te.md`` takes a matrix product to the machine's peak. A dtype may be given by its name: ``"float32"``, ``"f32"``.
@@ -42,6 +43,7 @@ from tilewright.symbolic.check import checked_index as _checked_index
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import Const, Expr, ExprLike
 from tilewright.symbolic.folding import Scalar
+from tilewright.te.accelerated import Accelerated, accelerate
 from tilewright.te.automatic import autoschedule
 from tilewright.te.kernel import Kernel, build
 from tilewright.te.stage import Stage, TeSchedule, create_schedule
@@ -52,6 +54,7 @@ from tilewright.tensor import scan as _recurrences
 from tilewright.tensor.ir import Tensor
 
 __all__ = [
+    "Accelerated",
     "Expr",
     "IntrinsicSet",
     "IterVar",
@@ -61,6 +64,7 @@ __all__ = [
     "Tensor",
     "TensorIntrinsic",
     "abs",
+    "accelerate",
     "acos",
     "acosh",
     "all",

@@ -16,6 +16,7 @@ compiled again.
     scheduler/                      which kernel is next
     tasks, ways                     alternative algorithms and layouts of nodes
     nearest                         transfer from similar kernels
+    accelerator, cycle_bench        the same for the accelerator, measured by its simulators
 
 A new searcher is a file in ``search/``, a new cost model one in ``models/``, a user's kernel is a template
 (``kernel``); all three can be user-defined (``strategy``, ``docs/extending.md``).

@@ -134,9 +134,9 @@ def test_layers_of_resnet_equal_numpy_and_two_threads_hide_latency(name: str) ->
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(BadProgram, match="a virtual thread takes 1568 tiles of acc, and has 1024; use smaller tiles"):
         convolution_program(LAYERS["C5"], Tiling(14, 14, 8, 1), VTA)
-    with pytest.raises(BadProgram, match="1 or 2 virtual threads"):
-        convolution_program(LAYERS["C5"], Tiling(7, 7, 1, 1, threads=3), VTA)
-    with pytest.raises(BadProgram, match="padding=3 is more than a filter of 3"):
+    with pytest.raises(BadProgram, match="sizes and numbers of virtual threads are at least 1"):
+        convolution_program(LAYERS["C5"], Tiling(7, 7, 1, 1, threads=0), VTA)
+    with pytest.raises(BadProgram, match="padding=3 is more than a filter of 3 covers"):
         Convolution(5, 5, 1, 1, 3, padding=3)
     with pytest.raises(BadProgram, match="Convolution: stride=0 is impossible; the least is 1"):
         Convolution(5, 5, 1, 1, 3, stride=0)

@@ -119,6 +119,10 @@ class Config:
             case _:
                 return self.batch, self.block_out
 
+    def elements(self, pad: Scratchpad) -> int:
+        """Elements of a tile."""
+        return math.prod(self.tile_shape(pad))
+
     def element_bits(self, pad: Scratchpad) -> int:
         """Bits of an element of a tile in device memory."""
         match pad:

@@ -149,6 +149,16 @@ def _flag(names: Mapping[Channel, str], channel: Channel) -> str:
     return names[channel]
 
 
+def with_push(step: Step, channel: Channel) -> Step:
+    """The step, which also gives a token to a neighbour. Raises ``BadProgram`` unless they are neighbours."""
+    return with_tokens(step, replace(tokens_of(step), **{_flag(_PUSH, channel): True}))
+
+
+def with_pop(step: Step, channel: Channel) -> Step:
+    """The step, which also waits for a token of a neighbour. Raises ``BadProgram`` unless they are neighbours."""
+    return with_tokens(step, replace(tokens_of(step), **{_flag(_POP, channel): True}))
+
+
 @dataclass(slots=True)
 class Recorder:
     """Records a program."""

@@ -76,6 +76,17 @@ class Runtime:
             for address in addresses.values():
                 self.driver.free(address)
 
+    def linked(self, program: Program) -> tuple[Instruction, ...]:
+        """The instructions that ``run`` would run first, with addresses; nothing is run."""
+        addresses = {item.name: self.driver.allocate(item.bytes(program.config)) for item in program.operands}
+        self._cache.clear()
+        try:
+            return tuple(self._linked(program, addresses))
+        finally:
+            self._cache.clear()
+            for address in addresses.values():
+                self.driver.free(address)
+
     @staticmethod
     def _contents(operand: Operand, program: Program, arrays: Mapping[str, Array], is_required: bool) -> bytes:
         config = program.config
