@@ -205,11 +205,16 @@ def _intel_cpu(model: int, features: frozenset[str]) -> str | None:
             if "avx512vnni" in features
             else "skylake-avx512"
         )
-    return next((name for name, models in _INTEL_MODELS.items() if model in models), None) or _intel_relative(features)
+    named = next((name for name, models in _INTEL_MODELS.items() if model in models), None)
+    if named is None or "avx512fp16" in features - features_of(Architecture.X86_64, named):
+        return _intel_relative(features)
+    return named
 
 
 def _intel_relative(features: frozenset[str]) -> str | None:
-    """The newest processor with vectors of the same width, for one newer than the list."""
+    """The newest processor with vectors of the same width: for one newer than the list, and for one whose number is
+    that of an older one (some virtual machines tell a model that has fewer features, and half as many units, as they
+    have)."""
     known = {"avx512fp16": "graniterapids", "avx512f": "icelake-server", "avxvnni": "alderlake", "avx2": "skylake"}
     return next((name for feature, name in known.items() if feature in features), None)
 
