@@ -24,7 +24,7 @@ from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
 from tilewright.superopt.search.optimization import Search
 from tilewright.superopt.search.result import Optimized
-from tilewright.superoptimizer import CLEARLY, clearly_fastest, finalists, optimize_for, superoptimize
+from tilewright.superoptimizer import CLEARLY, clearly_fastest, finalists, optimize_for, superoptimize, turns_of
 from tilewright.target.target import Target
 
 SIZE = 512
@@ -166,10 +166,24 @@ def test_nothing_is_clearly_fastest_where_nothing_is_clearly_faster() -> None:
     assert clearly_fastest([], lambda rivals: [0.1 for _ in rivals]) is None
 
 
-def test_what_one_estimate_denies_is_measured_all_the_same() -> None:
+def test_each_estimate_proposes_what_is_measured() -> None:
+    """In turns: the best by whole graphs, the best by the sums of nodes; of equal ones, the next one."""
     graph = prepare(importer.load(cell()))
-    paying = [Optimized(graph, graph, (), 10.0, cost) for cost in (1.0, 2.0, 3.0, 4.0)]
-    denied = [Optimized(graph, graph, (), 10.0, cost) for cost in (12.0, 11.0)]
-    assert finalists([*paying, *denied]) == [*paying[:2], denied[0]]
-    assert finalists(paying) == paying[:3]
-    assert finalists(denied) == denied[:1]
+
+    def proposed(*costs: tuple[float, float]) -> list[tuple[float, float]]:
+        found = [Optimized(graph, graph, (), 10.0, whole, nodes) for whole, nodes in costs]
+        return [(one.cost_after, one.cost_of_nodes) for one in finalists(found)]
+
+    assert proposed((1, 4), (2, 3), (3, 2), (12, 1)) == [(1, 4), (12, 1), (2, 3)]
+    assert proposed((1, 1), (2, 2), (3, 3), (4, 4)) == [(1, 1), (2, 2), (3, 3)]
+    assert proposed((11, 5)) == [(11, 5)]
+
+
+def test_short_models_are_measured_for_a_short_time() -> None:
+    """At least a hundred runs of each, and less than a second for four of them."""
+    for seconds in (2e-5, 1e-4, 1e-3):
+        plan = turns_of(seconds)
+        assert plan.rounds * plan.slot / seconds >= 100
+    assert 4 * plan.rounds * (plan.slot + plan.rest) < 2
+    slow = turns_of(1.0)
+    assert slow.slot <= 0.1 and slow.budget <= 2
