@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from tests.frontend.models import single_node
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
+from tilewright.base.store import Recent
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import Options, prepare
+from tilewright.compilation import ALONE, Options, compile_prepared, prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
@@ -84,6 +86,31 @@ def test_what_the_cache_has_can_be_explained(tmp_path: Path) -> None:
     assert not tilewright.compile(path, threads=1, settings=settings).is_cached
     assert again.explain().kernels == first.explain().kernels
     assert again.explain().rules == first.explain().rules
+
+
+class Counting(Recent):
+    """A cache that tells what was put into it."""
+
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.added: list[str] = []
+
+    def put(self, key: str, data: bytes) -> None:
+        self.added.append(key)
+        super().put(key, data)
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_what_was_compiled_to_be_measured_is_not_compiled_again() -> None:
+    cache, graph = Counting(), prepare(importer.load(cell(2)))
+    options, services = Options(Target.host(), 1, superopt=Superopt.MAX), replace(ALONE, cache=cache)
+    superoptimize(graph, options, services)
+    added = list(cache.added)
+    assert len(added) > 3
+    assert len(set(added)) == len(added)
+    superoptimize(graph, options, services)
+    compile_prepared(graph, options, services)
+    assert cache.added == added
 
 
 def printed(explanation: Explanation) -> str:

@@ -46,7 +46,7 @@ def _repvgg_block(network: Network, seeds: _Seeds, x: str, channels: int, width:
     total = normal[0]
     for other in normal[1:]:
         total = network("Add", total, other)
-    return network("Relu", network("Mul", total, np.float32(len(branches) ** -0.5)))
+    return network("Relu", network("Mul", total, np.array(len(branches) ** -0.5, np.float32)))
 
 
 TOKENS, WIDTH, HEADS, LAYERS = 1024, 256, 4, 4

@@ -2,7 +2,8 @@
 
 Each graph is compiled and run; the clock of its native code tells the time of each kernel, and a loop of dependent
 additions the frequency, from round to round. A kernel's time is its fastest run of all rounds, as other programs only
-add to it; a graph's is the sum over its kernels. Printed are both for each graph, the rank correlation over the graphs,
+add to it; a graph's is the sum over its kernels. `tilewright doctor --measure` before it measures the bandwidths, which
+a target does not tell. Printed are both for each graph, the rank correlation over the graphs,
 and the errors: of the graphs, and of kernels by what they are.
 """
 
@@ -12,14 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, geometric_mean, median
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.networks import ZOO
 from tilewright.base.store import Recent
-from tilewright.compilation import Compiled, Options, Services, compile_prepared, prepare
+from tilewright.compilation import ALONE, Compiled, Options, Services, compile_prepared, prepare
 from tilewright.graph import Array, Graph
 from tilewright.insight.places import calls_of
 from tilewright.insight.probes import Probe, clock_probe
@@ -29,9 +29,6 @@ from tilewright.superoptimizer import costs_of
 from tilewright.target.target import Target
 
 from .variants import KNOWN, variants
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # argparse has no public name for it
 
 _ROUNDS = 6
 _KERNELS = 8192
@@ -62,10 +59,8 @@ class Compared:
     ghz: float
 
 
-def add_to(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The arguments."""
-    told = "Measure on a quiet machine; `tilewright doctor --measure` before it measures what targets don't tell."
-    parser = verbs.add_parser("costs", help="whole costs beside measured times", description=told)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the verb."""
     known = f"default: planted, and those that are there of {', '.join(KNOWN)}"
     parser.add_argument("names", nargs="*", metavar="GRAPHS", help=known)
     parser.add_argument("--zoo", type=Path, default=ZOO, metavar="FOLDER")
@@ -81,7 +76,7 @@ def run(given: argparse.Namespace) -> None:
     print("| graph | estimated, us | measured, us | estimated / measured |\n|---|---:|---:|---:|", flush=True)
     found: list[Compared] = []
     for name, load in variants(given.names or _present(given.zoo), given.zoo):
-        one = compared(name, load(), options, Services(cache=cache), clock, given.seconds)
+        one = compared(name, load(), options, replace(ALONE, cache=cache), clock, given.seconds)
         found.append(one)
         times = (cycles / one.ghz / 1e3 for cycles in (one.whole.estimated, one.whole.measured))
         print(f"| {name} | {' | '.join(f'{t:.1f}' for t in times)} | {one.whole.ratio:.2f} |", flush=True)
@@ -142,8 +137,12 @@ def summary(graphs: Sequence[Pair]) -> Iterator[str]:
 
 def rank_correlation(pairs: Sequence[Pair]) -> float:
     """Spearman's: the correlation of the places of estimates and of measured values, each in order."""
-    places = [np.argsort(np.argsort([getattr(one, side) for one in pairs])) for side in ("estimated", "measured")]
-    return float(np.corrcoef(*places)[0, 1])
+    estimated, measured = ([one.estimated for one in pairs], [one.measured for one in pairs])
+    return float(np.corrcoef(_places(estimated), _places(measured))[0, 1])
+
+
+def _places(numbers: Sequence[float]) -> NDArray[np.float64]:
+    return np.argsort(np.argsort(numbers)).astype(np.float64)
 
 
 def by_kind(kernels: Sequence[Pair]) -> Iterator[str]:

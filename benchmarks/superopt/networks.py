@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
 from statistics import geometric_mean
-from typing import TYPE_CHECKING
 
 from benchmarks.networks import ZOO
 from tilewright.base.numerics import Math
@@ -39,9 +38,6 @@ from tilewright.target.target import Target
 
 from .variants import KNOWN, REDUNDANT, load
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction  # argparse has no public name for it
-
 PLAN = Plan(rounds=8, slot=0.25, rest=0.05)
 
 
@@ -62,9 +58,8 @@ def _number(ratio: float) -> str:
     return "" if ratio != ratio else f"{ratio:.3f}"
 
 
-def add_to(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The arguments."""
-    parser = verbs.add_parser("networks", help="gains of networks", description="Measure on a quiet machine.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the verb."""
     parser.add_argument("names", nargs="*", metavar="NETWORK", help=f"default: {', '.join(REDUNDANT)}")
     parser.add_argument("--all", action="store_true", help=f"all of {', '.join(KNOWN)}")
     parser.add_argument("--zoo", type=Path, default=ZOO, metavar="FOLDER")

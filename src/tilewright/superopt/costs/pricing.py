@@ -85,7 +85,7 @@ def _bytes(naive: Program, names: Collection[str]) -> int:
     return sum(sizes)
 
 
-def _transform_cycles(naive: Program, stages: Collection[str], target: Target) -> float:
+def _transform_cycles(naive: Program, stages: frozenset[str], target: Target) -> float:
     """Cycles of a transform, by the values that its two stages compute."""
     extents = Extents(naive.dims)
     values = sum(
