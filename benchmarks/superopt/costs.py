@@ -1,10 +1,10 @@
 """The whole costs of graphs beside measured times.
 
 Each graph is compiled and run; the clock of its native code tells the time of each kernel, and a loop of dependent
-additions the frequency, from round to round. A kernel's time is its fastest run of all rounds, as other programs only
-add to it; a graph's is the sum over its kernels. `tilewright doctor --measure` before it measures the bandwidths, which
-a target does not tell. Printed are both for each graph, the rank correlation over the graphs,
-and the errors: of the graphs, and of kernels by what they are.
+additions the frequency. A kernel's time is its fastest run of all rounds, and the frequency the highest one, as other
+programs only slow them down; a graph's time is the sum over its kernels. `tilewright doctor --measure` before it
+measures the bandwidths, which a target does not tell. Printed are both for each graph, the rank correlation over the
+graphs, and the errors: of the graphs, and of kernels by what they are.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from tilewright.target.target import Target
 
 from .variants import KNOWN, variants
 
-_ROUNDS = 6
+_ROUNDS, _PROBES = 6, 5
 _KERNELS = 8192
 """Kernels in memory: graphs have many in common."""
 _CLOCK_SECONDS = 2e-4
@@ -111,21 +111,19 @@ def compared(name: str, graph: Graph, options: Options, services: Services, cloc
 def _measured(
     compiled: Compiled, feeds: Mapping[str, Array], clock: Probe, seconds: float
 ) -> tuple[NDArray[np.float64], float]:
-    """Cycles of each call of a kernel, and the highest frequency."""
+    """Cycles of each call of a kernel in its fastest run, and the highest frequency."""
     executable = compiled.executable
     bound = executable.bind(feeds)
     out = {spec.name: array for spec, array in zip(executable.manifest.outputs, bound.outputs, strict=True)}
-    rounds: list[NDArray[np.float64]] = []
+    times: list[list[float]] = []
     frequencies: list[float] = []
     executable.timed_run(feeds, out)
     for _ in range(_ROUNDS):
-        before, end = clock(), time.perf_counter() + seconds / _ROUNDS
-        times = [executable.timed_run(feeds, out)[1]]
-        while time.perf_counter() < end:
+        frequencies += [clock() for _ in range(_PROBES)]
+        end = time.perf_counter() + seconds / _ROUNDS
+        while not times or time.perf_counter() < end:
             times.append(executable.timed_run(feeds, out)[1])
-        frequencies.append(max(before, clock()))
-        rounds.append(np.min(np.array(times), axis=0) * frequencies[-1] * 1e9)
-    return np.min(np.array(rounds), axis=0), max(frequencies)
+    return np.min(np.array(times), axis=0) * max(frequencies) * 1e9, max(frequencies)
 
 
 def summary(graphs: Sequence[Pair]) -> Iterator[str]:
