@@ -1,10 +1,11 @@
 """Prices kernels for comparisons of whole graphs: cycles on all cores of a target.
 
-A kernel costs its arithmetic and the traffic of its arguments, which overlap little: ``python -m benchmarks.superopt
-costs`` compares both with measured times. A contraction takes the analytic model's estimate of its register tiles
-(``cost.kernels``). A transform of small tiles (Winograd's) is unrolled in registers, where its choices are made while
-compiling: it costs the values of its stages. All else are operations of a vector each, functions (``exp``) of many
-instructions, and elements that are read across lanes.
+A kernel costs its arithmetic and the traffic of its arguments, which overlap little but for elementwise operations on
+values that come from far away: ``python -m benchmarks.superopt costs`` compares costs with measured times. A
+contraction takes the analytic model's estimate of its register tiles (``cost.kernels``). A transform of small tiles
+(Winograd's) is unrolled in registers, where its choices are made while compiling: it costs the values of its stages.
+All else are operations of a vector each, functions (``exp``) of many instructions, and elements that are read across
+lanes.
 """
 
 from collections.abc import Collection, Iterator
@@ -40,7 +41,7 @@ def price(naive: Program, target: Target, weights: Collection[str] = (), *, is_c
 
 def _busy(naive: Program, target: Target, weights: Collection[str]) -> float:
     work, stages = work_of(naive), first_stages(Schedule(naive))
-    moving = _traffic(max(0, work.bytes - _bytes(naive, weights)), target)
+    moving = sum(_traffic(_moved(naive, work, weights), target))
     if stages:
         return _shared(_transform_cycles(naive, stages, target) + moving, target)
     moving += _across(naive, weights, target)
@@ -50,7 +51,8 @@ def _busy(naive: Program, target: Target, weights: Collection[str]) -> float:
     if tiles is not None:
         return target.machine.product_slack * tiles + (_function_cycles(work, target) + moving) / target.cores
     in_turn = work.multiply_adds * target.machine.fma_latency  # each waits for the one before
-    return _shared(in_turn + arithmetic_cycles(work, target) + moving, target)
+    computing = in_turn + arithmetic_cycles(work, target)
+    return _shared(computing + moving - _hidden(naive, work, target, weights), target)
 
 
 def arithmetic_cycles(work: Work, target: Target) -> float:
@@ -63,10 +65,24 @@ def _function_cycles(work: Work, target: Target) -> float:
     return target.machine.function_cycles * work.functions / target.lanes(_WORD)
 
 
-def _traffic(size: float, target: Target) -> float:
-    """Cycles to read and write ``size`` bytes once: other values have their part of the second cache, too."""
+def _moved(naive: Program, work: Work, weights: Collection[str]) -> int:
+    """Bytes of values that are read or written, and are no weights."""
+    return max(0, work.bytes - _bytes(naive, weights))
+
+
+def _traffic(size: float, target: Target) -> tuple[float, float]:
+    """Cycles to read and write ``size`` bytes once, in near caches and beyond: other values have their part of the
+    second cache, too."""
     near = min(size, target.l2_bytes / 2)
-    return near / target.machine.near_bytes + (size - near) / target.machine.far_bytes
+    return near / target.machine.near_bytes, (size - near) / target.machine.far_bytes
+
+
+def _hidden(naive: Program, work: Work, target: Target, weights: Collection[str]) -> float:
+    """Cycles of plain operations while an elementwise kernel waits for values from far away."""
+    if any(map(is_reduction, all_blocks(naive.body))):
+        return 0.0
+    _, waiting = _traffic(_moved(naive, work, weights), target)
+    return min(waiting, arithmetic_cycles(work, target) - _function_cycles(work, target))
 
 
 def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Collection[str]) -> float:
