@@ -96,6 +96,8 @@ class Machine:
     """Bytes per cycle of a kernel whose data fit in a core's own cache."""
     far_bytes: float = 10.0
     """The same for data that do not fit, and for weights evicted since the last run."""
+    third_bytes: float = 10.0
+    """Bytes per cycle of weights that stay in the third cache (``python -m benchmarks.superopt costs``)."""
     cold_start: float = 5000.0
     """Cycles to start a stream of such weights: TLB misses, and no prefetch yet."""
 
@@ -143,7 +145,8 @@ _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "broadwell": {"fma_latency": 5.0},  # uops.info
         "znver1": {"fma_latency": 5.0},  # uops.info
         "znver2": {"fma_latency": 5.0},  # uops.info
-        "znver4": {"look_ahead": 384},  # python -m benchmarks.streams
+        # python -m benchmarks.streams; the others by the times of networks (docs/appendix/networks.md).
+        "znver4": {"look_ahead": 384, "product_slack": 1.02, "third_bytes": 18.0},
         # Two multiply-adds of 512 bits a cycle need all that a core can load: python -m benchmarks.superopt costs.
         "sapphirerapids": {"product_slack": 1.2},
         "emeraldrapids": {"product_slack": 1.2},

@@ -37,12 +37,12 @@ from tilewright.target.target import Target
 
 @dataclass(slots=True)
 class KernelCosts:
-    """Cycles on ``target``. ``is_cold``: whether the model's weights fill the level-2 cache."""
+    """Cycles on ``target``. ``weight_rate``: bytes of weights that a cycle reads, see ``price``."""
 
     target: Target
     math: Math
     bounds: Mapping[str, int]
-    is_cold: bool
+    weight_rate: float
     alternatives: Sequence[Alternative] = BUILT_IN
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
     _seen: ByIdentity[float] = field(default_factory=ByIdentity[float])
@@ -60,8 +60,7 @@ class KernelCosts:
     ) -> "KernelCosts":
         """The costs for ``graph``, and for graphs derived from it by rules."""
         size = sum(array.nbytes for array in graph.constants.values())
-        is_cold = size > target.machine.cache_part * target.l2_bytes
-        return KernelCosts(target, math, bounds, is_cold, alternatives)
+        return KernelCosts(target, math, bounds, _rate(size, target), alternatives)
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """The cycles of a single node; equal nodes are rated once."""
@@ -92,7 +91,7 @@ class KernelCosts:
         constant = tuple(parameter.name for parameter, value in pairs if value.name in weights)
         key = kernel.text, constant
         if key not in self._kernels:
-            self._kernels[key] = price(kernel.program, self.target, constant, is_cold=self.is_cold)
+            self._kernels[key] = price(kernel.program, self.target, constant, self.weight_rate)
         return self._kernels[key]
 
     def _of_node(self, node: Node, weights: Collection[str]) -> float:
@@ -161,6 +160,14 @@ def _with_stand_ins(graph: Graph) -> Graph:
     ordered = sorted(unknown, key=lambda value: value.name)
     stand_ins = {value: _filled(value, number) for number, value in enumerate(ordered, 1)}
     return eliminate_dead_code(replace(graph, nodes=nodes, constants={**kept, **stand_ins}))
+
+
+def _rate(size: int, target: Target) -> float:
+    """Bytes per cycle at which ``size`` bytes of weights are read that do not stay in near caches; 0 if they do."""
+    part, machine = target.machine.cache_part, target.machine
+    if size <= part * target.l2_bytes:
+        return 0.0
+    return machine.third_bytes if size <= part * target.l3_bytes else machine.far_bytes
 
 
 def _size(value: Value) -> int:

@@ -30,13 +30,13 @@ _WORD = 32
 """Bits of an element in most kernels."""
 
 
-def price(naive: Program, target: Target, weights: Collection[str] = (), *, is_cold: bool = False) -> float:
+def price(naive: Program, target: Target, weights: Collection[str] = (), weight_rate: float = 0.0) -> float:
     """Cycles of a run of the kernel ``naive``. ``weights``: its parameters that are constants of the model;
-    ``is_cold``: whether they have been evicted from the near caches since the last run."""
-    machine = target.machine
-    size = _bytes(naive, weights) if is_cold else 0
-    streaming = machine.cold_start + size / machine.far_bytes if size else 0.0
-    return machine.call_cycles + max(_busy(naive, target, weights), streaming)
+    ``weight_rate``: bytes of them that a cycle reads, if they have been evicted from the near caches since the last
+    run; 0 if they have not."""
+    size = _bytes(naive, weights)
+    streaming = target.machine.cold_start + size / weight_rate if size and weight_rate else 0.0
+    return target.machine.call_cycles + max(_busy(naive, target, weights), streaming)
 
 
 def _busy(naive: Program, target: Target, weights: Collection[str]) -> float:
@@ -90,7 +90,7 @@ def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Coll
     extents, machine = Extents(naive.dims), target.machine
     ordered = (axis for block in all_blocks(naive.body) for axis in block.axes if axis.kind is IterKind.ORDERED)
     steps, size = max(map(extents, ordered)), _bytes(naive, weights)
-    rate = machine.near_bytes if size <= target.l2_bytes else machine.far_bytes
+    rate = machine.near_bytes if size <= target.l2_bytes else machine.third_bytes
     products = machine.product_slack * work.multiply_adds / target.fma_per_cycle / target.lanes(_WORD)
     return max(products, steps * size / rate) / target.cores + arithmetic_cycles(work, target)
 
