@@ -28,6 +28,7 @@ metaschedule.py   a network tuned by TVM, and by Tilewright in less time: `pytho
 cost_model/    what is learned from records of two networks, and how well: `python -m benchmarks.cost_model`
 scoring.py     candidates that are rated a second: `python -m benchmarks.scoring`
 planted/       graphs with redundant work, rewritten by a person and by the search: `python -m benchmarks.planted`
+superopt/      what searches gain, and how true their costs are: `python -m benchmarks.superopt networks`, `... costs`
 unseen/        sixteen programs that no template names, searched and by PyTorch: `python -m benchmarks.unseen`
 cases.py       random single operators by the fastest peers, sorted by loss: `python -m benchmarks.cases`
 case_families.py   what draws them

@@ -76,7 +76,7 @@ def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole models are compared in short turns: for tests to which it does not matter which one is faster."""
     plan = Plan(rounds=3, slot=0.001, rest=0.0, budget=1.0)
     monkeypatch.setattr("tilewright.networks.comparison.COMPARING", plan)
-    monkeypatch.setattr("tilewright.superoptimizer.TURNS", plan)
+    monkeypatch.setattr("tilewright.superoptimizer.turns_of", lambda _: plan)
 
 
 @pytest.fixture

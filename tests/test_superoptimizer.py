@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -17,14 +18,15 @@ from tests.frontend.models import single_node
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
 from tilewright.base.settings import Settings
+from tilewright.base.store import Recent
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import Options, prepare
+from tilewright.compilation import ALONE, Options, compile_prepared, prepare
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph, Node
 from tilewright.insight.explain import Explanation
 from tilewright.superopt.search.optimization import Search
 from tilewright.superopt.search.result import Optimized
-from tilewright.superoptimizer import CLEARLY, clearly_fastest, finalists, optimize_for, superoptimize
+from tilewright.superoptimizer import CLEARLY, clearly_fastest, finalists, optimize_for, superoptimize, turns_of
 from tilewright.target.target import Target
 
 SIZE = 512
@@ -84,6 +86,31 @@ def test_what_the_cache_has_can_be_explained(tmp_path: Path) -> None:
     assert not tilewright.compile(path, threads=1, settings=settings).is_cached
     assert again.explain().kernels == first.explain().kernels
     assert again.explain().rules == first.explain().rules
+
+
+class Counting(Recent):
+    """A cache that tells what was put into it."""
+
+    def __init__(self) -> None:
+        super().__init__(1000)
+        self.added: list[str] = []
+
+    def put(self, key: str, data: bytes) -> None:
+        self.added.append(key)
+        super().put(key, data)
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_what_was_compiled_to_be_measured_is_not_compiled_again() -> None:
+    cache, graph = Counting(), prepare(importer.load(cell(2)))
+    options, services = Options(Target.host(), 1, superopt=Superopt.MAX), replace(ALONE, cache=cache)
+    superoptimize(graph, options, services)
+    added = list(cache.added)
+    assert len(added) > 3
+    assert len(set(added)) == len(added)
+    superoptimize(graph, options, services)
+    compile_prepared(graph, options, services)
+    assert cache.added == added
 
 
 def printed(explanation: Explanation) -> str:
@@ -166,10 +193,24 @@ def test_nothing_is_clearly_fastest_where_nothing_is_clearly_faster() -> None:
     assert clearly_fastest([], lambda rivals: [0.1 for _ in rivals]) is None
 
 
-def test_what_one_estimate_denies_is_measured_all_the_same() -> None:
+def test_each_estimate_proposes_what_is_measured() -> None:
+    """In turns: the best by whole graphs, the best by the sums of nodes; of equal ones, the next one."""
     graph = prepare(importer.load(cell()))
-    paying = [Optimized(graph, graph, (), 10.0, cost) for cost in (1.0, 2.0, 3.0, 4.0)]
-    denied = [Optimized(graph, graph, (), 10.0, cost) for cost in (12.0, 11.0)]
-    assert finalists([*paying, *denied]) == [*paying[:2], denied[0]]
-    assert finalists(paying) == paying[:3]
-    assert finalists(denied) == denied[:1]
+
+    def proposed(*costs: tuple[float, float]) -> list[tuple[float, float]]:
+        found = [Optimized(graph, graph, (), 10.0, whole, nodes) for whole, nodes in costs]
+        return [(one.cost_after, one.cost_of_nodes) for one in finalists(found)]
+
+    assert proposed((1, 4), (2, 3), (3, 2), (12, 1)) == [(1, 4), (12, 1), (2, 3)]
+    assert proposed((1, 1), (2, 2), (3, 3), (4, 4)) == [(1, 1), (2, 2), (3, 3)]
+    assert proposed((11, 5)) == [(11, 5)]
+
+
+def test_short_models_are_measured_for_a_short_time() -> None:
+    """At least a hundred runs of each, and less than a second for four of them."""
+    for seconds in (2e-5, 1e-4, 1e-3):
+        plan = turns_of(seconds)
+        assert plan.rounds * plan.slot / seconds >= 100
+    assert 4 * plan.rounds * (plan.slot + plan.rest) < 2
+    slow = turns_of(1.0)
+    assert slow.slot <= 0.1 and slow.budget <= 2

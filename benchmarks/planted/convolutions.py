@@ -28,7 +28,7 @@ def sum_of_convolutions() -> Planted:
     return planted("two convolutions summed", "TASO", given, rewritten)
 
 
-def _statistics(seed: int, channels: int) -> tuple[Array, Array, Array, Array]:
+def batch_statistics(seed: int, channels: int) -> tuple[Array, Array, Array, Array]:
     """Scale, bias, mean and variance of a batch normalization."""
     random = np.random.default_rng(seed)
     scale, variance = (random.uniform(0.5, 1.5, channels).astype(np.float32) for _ in range(2))
@@ -49,7 +49,7 @@ def training_form() -> Planted:
     """RepVGG's block as it is trained: a sum of filters of 3 x 3, of one tap, and of none, each normalized."""
     channels = 64
     wide, narrow = weights(0, channels, channels, 3, 3), weights(1, channels, channels, 1, 1)
-    norms = [_statistics(seed, channels) for seed in (2, 3, 4)]
+    norms = [batch_statistics(seed, channels) for seed in (2, 3, 4)]
     given, rewritten = Network("given"), Network("rewritten")
     x = _image(given, channels)
     branches = [given("Conv", x, wide, pads=PADS), given("Conv", x, narrow), x]
@@ -123,7 +123,7 @@ def points_beside_filters() -> Planted:
 
 def norm_before_filters() -> Planted:
     """A batch normalization before a convolution without padding."""
-    weight, statistics = weights(0, 64, 64, 3, 3), _statistics(1, 64)
+    weight, statistics = weights(0, 64, 64, 3, 3), batch_statistics(1, 64)
     given, rewritten = Network("given"), Network("rewritten")
     normal = given("BatchNormalization", _image(given, 64), *statistics, epsilon=EPSILON)
     given.returns(given("Conv", normal, weight))

@@ -7,6 +7,7 @@ is clearly faster.
 """
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -43,7 +44,10 @@ CLEARLY = 0.99
 """The maximum time of a graph, relative to that of the original one, to replace it."""
 KERNELS = 4096
 """Maximum kernels in memory while models are compared, if there is no other cache."""
-TURNS = Plan(rounds=8, slot=0.2, rest=0.05)
+_RUNS, _LEAST_SLOT, _MOST_SLOT = 40, 0.004, 0.1
+"""The runs of a turn, and limits of its seconds: a short model needs no more time for as many runs."""
+_SECONDS = 2.0
+"""Of measuring the best graphs: no round begins after that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +207,12 @@ class _Compiling:
         feeds = random_feeds(given.before, 0, GUESSED_EXTENT)
         made = [(rival, compiled) for rival in rivals if (compiled := self._fitting(rival)) is not None]
         as_given = _run(self._compiled(given), feeds)
-        found = clearly_fastest(made, lambda some: _ratios(as_given, [_run(compiled, feeds) for _, compiled in some]))
+        plan = turns_of(_seconds(as_given))
+
+        def measured(some: Sequence[tuple[Optimized, Compiled]]) -> list[float]:
+            return _ratios(as_given, [_run(compiled, feeds) for _, compiled in some], plan)
+
+        found = clearly_fastest(made, measured)
         return (given, 1.0) if found is None else (found[0][0], found[1])
 
     def _is_fitting(self, one: Optimized) -> bool:
@@ -246,11 +255,17 @@ class _Compiling:
 
 
 def finalists(found: Sequence[Optimized]) -> list[Optimized]:
-    """The ``FINALISTS`` to be measured, of graphs in the order of ``Search.optimize``: if the costs of nodes promise a
-    gain that those of whole graphs deny, the best such graph is one of them, as either estimate may be wrong."""
-    paying = [one for one in found if one.cost_after < one.cost_before]
-    denied = found[len(paying) :][:1]
-    return [*paying[: FINALISTS - len(denied)], *denied]
+    """The ``FINALISTS`` to be measured, of graphs in the order of ``Search.optimize``: the best by the costs of whole
+    graphs, and the best by the sums of nodes, in turns, as either estimate may be wrong."""
+    by_nodes = sorted(found, key=lambda one: one.cost_of_nodes)
+    proposed = (one for pair in zip(found, by_nodes, strict=True) for one in pair)
+    return list({id(one): one for one in proposed}.values())[:FINALISTS]
+
+
+def turns_of(seconds: float) -> Plan:
+    """How to measure graphs of which one takes ``seconds``."""
+    slot = min(max(_RUNS * seconds, _LEAST_SLOT), _MOST_SLOT)
+    return Plan(rounds=8, slot=slot, rest=slot / 4, budget=_SECONDS)
 
 
 def clearly_fastest(rivals: Sequence[T], measured: Callable[[Sequence[T]], Sequence[float]]) -> tuple[T, float] | None:
@@ -266,10 +281,18 @@ def clearly_fastest(rivals: Sequence[T], measured: Callable[[Sequence[T]], Seque
     return (best, again) if again <= CLEARLY else None
 
 
-def _ratios(given: Callable[[], object], rivals: Sequence[Callable[[], object]]) -> list[float]:
+def _seconds(run: Callable[[], object]) -> float:
+    """Of a run; the first one is not counted."""
+    run()
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def _ratios(given: Callable[[], object], rivals: Sequence[Callable[[], object]], plan: Plan) -> list[float]:
     """The times of ``rivals`` relative to that of ``given``."""
     named = {str(number): rival for number, rival in enumerate(rivals)}
-    timings = measure({"given": given, **named}, TURNS)
+    timings = measure({"given": given, **named}, plan)
     return [ratio(timings[name], timings["given"]) for name in named]
 
 

@@ -53,6 +53,8 @@ def x86(vendor: str, family: int, model: int, flags: str) -> str:
         ("GenuineIntel", 6, 0xFE, V3, "skylake"),
         ("GenuineIntel", 6, 0xFE, f"{V3} avx_vnni", "alderlake"),
         ("GenuineIntel", 6, 0xFE, "fpu sse sse2 pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm", "x86-64-v2"),
+        ("GenuineIntel", 6, 0xA7, V4, "rocketlake"),
+        ("GenuineIntel", 6, 0xA7, f"{V4} avx512_bf16 avx512_fp16", "graniterapids"),  # a virtual machine tells so
         ("GenuineIntel", 19, 0x55, V4, "icelake-server"),
         ("GenuineIntel", 19, 1, f"{V4} avx512_fp16", "graniterapids"),
         ("Hygon", 24, 1, V4, "x86-64-v4"),

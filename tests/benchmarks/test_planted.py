@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.planted.__main__ import ENOUGH, MAKERS, main
+from benchmarks.planted.convolutions import training_form
 from benchmarks.planted.measures import estimated
 from benchmarks.planted.writer import Maker, Planted
 from tests.closeness import assert_near
@@ -51,6 +52,13 @@ def _found(maker: Maker) -> None:
 @pytest.mark.parametrize("maker", [maker for maker in MAKERS if maker.__name__ in QUICK], ids=_name)
 def test_what_is_planted_is_found(maker: Maker) -> None:
     _found(maker)
+
+
+def test_the_branches_of_a_block_become_one_filter() -> None:
+    """Also the one that has no filter: an image that is scaled and shifted."""
+    gains = estimated(training_form(), OPTIONS, Search.at(Superopt.MAX))
+    assert "filters-and-shifted-itself" in gains.rules
+    assert gains.share >= 0.99, gains
 
 
 @pytest.mark.slow

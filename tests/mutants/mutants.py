@@ -3010,6 +3010,27 @@ MUTANTS = (
         "{value: _filled(value, 0) for",
         ("tests/superopt/costs/test_kernel_model.py",),
     ),
+    Mutant(
+        "choose: a transform that two convolutions share costs twice",
+        "passes/choose.py",
+        "if saved.any():",
+        "if False:",
+        (_CHOOSE,),
+    ),
+    Mutant(
+        "costs: weights of a recurrence are read once",
+        "superopt/costs/pricing.py",
+        "return max(products, steps * size / rate)",
+        "return max(products, size / rate)",
+        ("tests/superopt/costs/test_pricing.py",),
+    ),
+    Mutant(
+        "superopt: graphs are measured by one estimate only",
+        "superoptimizer.py",
+        "for pair in zip(found, by_nodes, strict=True)",
+        "for pair in zip(found, found, strict=True)",
+        ("tests/test_superoptimizer.py",),
+    ),
     # --- what a model may ask for ------------------------------------------------------------------------------------
     Mutant(
         "memory: a budget is never used up",

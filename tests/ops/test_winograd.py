@@ -149,6 +149,33 @@ def test_other_convolutions_stay(attributes: dict[str, tuple[int, ...]]) -> None
     assert steps(chosen(graph, alternatives=only(4))) == operators(graph.nodes)
 
 
+def siblings(*pads: tuple[int, int, int, int]) -> Graph:
+    """Convolutions of one image, each with filters of its own."""
+    x, known, nodes = value("x", 1, 16, 10, 12), dict[Value, Array](), list[Node]()
+    for number, of_one in enumerate(pads):
+        weight = value(f"w{number}", 16 + 16 * number, 16, 3, 3)
+        shape = [int(str(extent)) for extent in weight.shape]
+        known[weight] = np.random.default_rng(number).standard_normal(shape).astype(np.float32) / 3
+        nodes.append(apply("Conv", [x, weight], f"y{number}", pads=of_one))
+    return Graph("siblings", (x,), tuple(node.outputs[0] for node in nodes), tuple(nodes), known)
+
+
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(("last", "transforms"), [((1, 1, 1, 1), 1), ((0, 1, 2, 1), 2)])
+def test_convolutions_of_one_image_transform_it_once(
+    tile: int, last: tuple[int, int, int, int], transforms: int
+) -> None:
+    """If their tiles are the same ones."""
+    graph = siblings((1, 1, 1, 1), (1, 1, 1, 1), last)
+    after = chosen(graph, alternatives=only(tile))
+    assert operators(after.nodes).count("WinogradInput") == transforms
+    assert operators(after.nodes).count("WinogradProducts") == 3
+    options = Options(HOST, threads=1, alternatives=only(tile))
+    found = compile_graph(graph, options).executable.run(feeds(graph))
+    for expected, native in zip(evaluate_graph(graph, feeds(graph)), found, strict=True):
+        assert np.abs(native - expected).max() <= 1e-4 * (np.abs(expected).max() + 1)
+
+
 def test_where_it_pays() -> None:
     """Small tiles where the weights of larger ones would fill the caches; not for few channels, nor few tiles."""
     for size, channels, tile in (((56, 56), 64, 4), ((7, 7), 512, 2)):

@@ -130,6 +130,21 @@ def test_depthwise_convolutions_stay_with_their_data() -> None:
     assert not {"a"} & {v.name for v in laid_out.layouts}
 
 
+def test_a_transform_that_convolutions_share_costs_once() -> None:
+    """The same convolutions with tiles that are the same ones, and that begin a row above."""
+    known: dict[Value, Array] = {}
+    x = graphs.value("x", 1, 64, 56, 56)
+    first, second = (conv(known, x, 64, name) for name in "ab")
+    moved = apply("Conv", [v for v in second.inputs if v is not None], "b", pads=(0, 1, 2, 1), group=1)
+    outputs = (*first.outputs, *second.outputs)
+    shared, apart = (choose(Graph("g", (x,), outputs, (first, other), known), ZEN5) for other in (second, moved))
+    check(Graph("g", (x,), outputs, (first, second), known))
+    ways = [choices.states[value].way for choices in (shared, apart) for value in outputs]
+    assert {way.algorithm for way in ways} == {"F(4x4)"}
+    assert ways[0].first is not None and ways[0].first == ways[1].first != ways[3].first
+    assert apart.cycles - shared.cycles == pytest.approx(ways[0].first.cycles)
+
+
 def test_a_choice_is_written_as_one_reads_it() -> None:
     text = str(choose(convolutions(1), HOST))
     assert text.splitlines()[-1].endswith("cycles")

@@ -2,11 +2,13 @@
 
 Each value is a variable: the way in which its node computes it, blocked or plain, and whether it is also copied to the
 other layout. A node costs the estimated time of the way and of the copy; an edge costs reading data in another layout
-(infinity if impossible). ``assignment`` minimizes the total, with a price for memory.
+(infinity if impossible), or saves what two nodes do in common. ``assignment`` minimizes the total, with a price for
+memory.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -156,6 +158,9 @@ class Problem:
         for node in graph.nodes:
             for value in dict.fromkeys(v for v in node.inputs if v in problem.states):
                 problem._read(value, node)
+        for siblings in _siblings(graph):
+            for one, next_one in pairwise(siblings):
+                problem._share(one, next_one)
         return problem
 
     def kernels_that_copy(self) -> Iterator[Copy]:
@@ -203,6 +208,13 @@ class Problem:
         if costs.any():
             self.edges[value, result] = costs
 
+    def _share(self, one: Value, other: Value) -> None:
+        """What the ways of two nodes of the same data save if they begin with the same step. (Of three nodes, the first
+        and the last save nothing if the one between them begins with another: an estimate that is too high.)"""
+        saved = np.array([[_in_common(a.way, b.way) for b in self.states[other]] for a in self.states[one]])
+        if saved.any():
+            self.edges[one, other] = self.edges.get((one, other), 0.0) - saved
+
     def _reading(self, value: Value, state: State, how: Reads) -> float:
         match how:
             case Reads.AS_THEY_ARE:
@@ -235,6 +247,21 @@ class Problem:
 
 
 _BLOCKED = frozenset({Reads.BLOCKED, Reads.RATHER_BLOCKED})
+
+
+def _siblings(graph: Graph) -> Iterable[Sequence[Value]]:
+    """The first results of nodes of the same data, in order."""
+    found: dict[Value, list[Value]] = {}
+    for node in graph.nodes:
+        if node.inputs and node.inputs[0] is not None:
+            found.setdefault(node.inputs[0], []).append(node.outputs[0])
+    return found.values()
+
+
+def _in_common(one: Way, other: Way) -> float:
+    """The cycles of the first step of both ways, if it is the same."""
+    a, b = one.first, other.first
+    return 0.0 if a is None or b is None or (a.kind, one.reads) != (b.kind, other.reads) else min(a.cycles, b.cycles)
 
 
 def _wanted(graph: Graph, ways: Mapping[Value, tuple[Way, ...]]) -> dict[Value, frozenset[Reads]]:
@@ -278,6 +305,7 @@ def _measured(ways: tuple[Way, ...], known: Mapping[str, float], rate: float, ma
     off = known[best.name] * rate * best.errors.handicap(math, is_measured=False) / best.cycles
 
     def revised(way: Way) -> Way:
+        way = replace(way, first=way.first and replace(way.first, cycles=way.first.cycles * off))
         microseconds = known.get(way.name)
         if microseconds is None:
             return replace(way, cycles=way.cycles * off)

@@ -29,8 +29,14 @@ class Machine:
     """Cycles of latency of a multiply-add (uops.info: 4 from Skylake, Zen 3 on.)"""
     operation_cycles: float = 2.0
     """Cycles per vector of operations other than multiply-adds: an average, where functions are not told apart."""
-    function_cycles: float = 16.0
-    """Cycles per vector of a function: ten to twenty instructions of a polynomial. Not fitted to measured kernels."""
+    plain_cycles: float = 1.3
+    """The same where functions are told apart, and traffic is added (``python -m benchmarks.superopt costs``)."""
+    function_cycles: float = 14.0
+    """Cycles per vector of a function: ten to twenty instructions of a polynomial (``benchmarks.superopt costs``)."""
+    scattered_cycles: float = 6.0
+    """Cycles per vector whose lanes are read apart, beside their traffic (``benchmarks.superopt costs``)."""
+    product_slack: float = 1.1
+    """Relative time of a contraction beside what the model counts for its tiles: most run at 0.9 of that rate."""
     load_cycles: float = 0.05
     """Cost of a load even if its port is free: of two tiles that could both reach the peak, the one with fewer loads
     per multiply-add is closer to it."""
@@ -105,9 +111,13 @@ class Machine:
     """Bytes per cycle of a kernel whose data fit in a core's own cache."""
     far_bytes: float = 10.0
     """The same for data that do not fit, and for weights evicted since the last run."""
+    third_bytes: float = 10.0
+    """Bytes per cycle of weights that stay in the third cache (``python -m benchmarks.superopt costs``)."""
     cold_start: float = 5000.0
     """Cycles to start a stream of such weights: TLB misses, and no prefetch yet."""
 
+    call_cycles: float = 150.0
+    """Cycles to call a kernel that does next to nothing (``benchmarks.superopt costs``)."""
     kernel_start: float = 600.0
     """Cycles to call a kernel, and to begin and end its loops."""
     shared_kernel_start: float = 1000.0
@@ -150,7 +160,12 @@ _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "broadwell": {"fma_latency": 5.0},  # uops.info
         "znver1": {"fma_latency": 5.0},  # uops.info
         "znver2": {"fma_latency": 5.0},  # uops.info
-        "znver4": {"look_ahead": 384},  # python -m benchmarks.streams
+        # python -m benchmarks.streams; the others by the times of networks (docs/appendix/networks.md).
+        "znver4": {"look_ahead": 384, "product_slack": 1.02, "third_bytes": 18.0},
+        # Two multiply-adds of 512 bits a cycle need all that a core can load: python -m benchmarks.superopt costs.
+        "sapphirerapids": {"product_slack": 1.2},
+        "emeraldrapids": {"product_slack": 1.2},
+        "graniterapids": {"product_slack": 1.2},
     }
 )
 

@@ -10,6 +10,7 @@ from tilewright.compilation import Options
 from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Graph
 from tilewright.loops.lower import lower
+from tilewright.ops import Attribute
 from tilewright.ops.operator import require
 from tilewright.superopt.costs.kernel_model import KernelCosts
 from tilewright.superopt.costs.pricing import price
@@ -27,10 +28,56 @@ def test_a_transform_costs_what_it_computes_in_registers() -> None:
     x = placeholder(tuple(map(const, (1, 64, 56, 56))), name="x")
     options = {"tile": 4, "depth": 1, "pads": (1, 1), "outputs": (56, 56)}
     program = lower(require("WinogradInput").apply([x], options), inputs=[x], trusted=True)
-    points = 36 * 14 * 14 * 64
-    machine = ALONE.machine
-    assert price(program, ALONE) == pytest.approx(machine.kernel_start + points / 16 * machine.transform_cycles)
-    assert kernel_cycles(program, ALONE) > 4 * price(program, ALONE)
+    points, places, machine = 36 * 14 * 14 * 64, 64 * 56 * 56, ALONE.machine
+    half = ALONE.l2_bytes / 2
+    moved = half / machine.near_bytes + (4 * (points + places) - half) / machine.far_bytes
+    expected = machine.call_cycles + points / 16 * machine.transform_cycles + moved
+    assert price(program, ALONE) == pytest.approx(expected)
+    assert kernel_cycles(program, ALONE) > 1.5 * price(program, ALONE)
+
+
+def test_a_transform_back_computes_fewer_values() -> None:
+    """4 x 6 and 4 x 4 of each 6 x 6 points, whereas those of the data are 6 x 6 twice."""
+    tiles = placeholder(tuple(map(const, (6, 6, 1, 7, 7, 64))), name="tiles")
+    made = require("WinogradOutput").apply([tiles], {"tile": 4, "outputs": (28, 28)})
+    program = lower(made, inputs=[tiles], trusted=True)
+    points, places, machine = 36 * 7 * 7 * 64, 64 * 28 * 28, ALONE.machine
+    computing = (24 + 16) / 72 * points / 16 * machine.transform_cycles
+    half, size = ALONE.l2_bytes / 2, 4 * (points + places)
+    moved = min(size, half) / machine.near_bytes + max(0, size - half) / machine.far_bytes
+    assert price(program, ALONE) == pytest.approx(machine.call_cycles + computing + moved)
+
+
+def test_a_step_reads_all_weights_again() -> None:
+    """A recurrence of more steps costs as much more, though each of its programs reads the same bytes."""
+
+    def cost(steps: int) -> float:
+        net = Net()
+        functions: dict[str, Attribute] = {
+            "activations": ("Sigmoid", "Tanh", "Tanh"),
+            "alphas": (0.0,) * 3,
+            "betas": (0.0,) * 3,
+        }
+        x, r = net.x("x", steps, 1, 4 * 256), net.w("r", 4 * 256, 256)
+        return _cost(net.graph(net("LSTM", x, r, name="y", **functions)))
+
+    step = 4 * 4 * 256 * 256 / ALONE.machine.near_bytes
+    assert cost(16) > 16 * step and cost(64) - cost(16) > 48 * step
+
+
+def test_copies_to_another_layout_cost_more_than_others() -> None:
+    net = Net()
+    x = net.x("x", 128, 128)
+    moved = net.graph(net("Relu", net("Transpose", x, perm=(1, 0))))
+    assert _cost(moved) > 1.5 * _cost(_function("Relu", 128))
+
+
+def test_weights_are_read_from_memory_if_they_fill_the_cache() -> None:
+    net = Net()
+    graph = net.graph(net("MatMul", net.x("x", 1, 512), net.w("w", 512, 512)))
+    size = 4 * 512 * 512
+    large, small = (replace(ALONE, l2_bytes=l2) for l2 in (2 * size, int(size / 0.95)))
+    assert _cost(graph, small) > 2 * _cost(graph, large)
 
 
 def _function(op: str, side: int) -> Graph:

@@ -19,6 +19,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 from tilewright.base.dtypes import from_numpy
 from tilewright.base.errors import InternalError, TilewrightError
+from tilewright.base.exact import Exact
 from tilewright.base.names import Names
 from tilewright.base.numerics import Math
 from tilewright.graph import Array, Graph, Node, Value, make_node
@@ -61,12 +62,22 @@ OTHER_TERMS = Errors(has_own_terms=False, estimated=1.1, measured=1.05)
 
 
 @dataclass(frozen=True, slots=True)
+class FirstStep:
+    """A step on a node's data that nodes of the same data have in common if their ``kind`` is equal: it runs once, as
+    ``Building.common`` adds it once. ``cycles``: those it takes, included in the cycles of the way."""
+
+    kind: Hashable
+    cycles: float
+
+
+@dataclass(frozen=True, slots=True)
 class Way:
     """One way to compute a node.
 
     ``cycles``: on one core; NaN to use the analytic model's estimate of its kernels. ``is_blocked``: the layout of its
     result; ``reads``: that of its data. ``make``: adds the replacement nodes; None: the node is unchanged.
-    ``more_bytes``: growth of the weights; ``measured_us``: its measured time, if there is one.
+    ``more_bytes``: growth of the weights; ``measured_us``: its measured time, if there is one. ``first``: what it does
+    to the data first, if other nodes can use that, too.
     """
 
     algorithm: str
@@ -77,6 +88,7 @@ class Way:
     more_bytes: int = 0
     errors: Errors = OWN_TERMS
     measured_us: float | None = None
+    first: FirstStep | None = None
 
     @property
     def name(self) -> str:
@@ -154,6 +166,8 @@ class Building:
     """The layout of data that the node needs, by its first result."""
     in_blocks: set[Value] = field(default_factory=set[Value])
     weights: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
+    known: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
+    """Results of the steps that several nodes have in common."""
 
     def compute(self, node: Node, way: Way) -> None:
         """Add the nodes that compute ``node``. Raises ``InternalError`` if the results of ``way`` do not fit."""
@@ -194,6 +208,15 @@ class Building:
         name = self.names.fresh(f"{result}.{suffix}") if suffix else result
         self.append(make_node(op, inputs, [name], attributes or {}, like.source), reads)
         return self.nodes[-1].outputs[0]
+
+    def common(
+        self, op: Operator, data: Value, like: Node, suffix: str, attributes: Mapping[str, Attribute], reads: Reads
+    ) -> Value:
+        """The result of a node of ``op`` on ``data``; nodes that ask for the same get that of the first."""
+        key = (op.name, data, Exact(tuple(sorted(attributes.items()))), reads)
+        if key not in self.known:
+            self.known[key] = self.add(op, [data], like, suffix, attributes, reads)
+        return self.known[key]
 
     def finish(self, node: Node) -> None:
         """Let the last node that was added produce the results of ``node``."""

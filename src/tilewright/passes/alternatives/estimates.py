@@ -21,7 +21,9 @@ def candidates(node: Node, facts: Facts) -> tuple[Way, ...]:
 
 
 def _weighed(way: Way, facts: Facts) -> Way:
-    return replace(way, cycles=way.errors.handicap(facts.math, is_measured=False) * way.cycles)
+    factor = way.errors.handicap(facts.math, is_measured=False)
+    first = way.first and replace(way.first, cycles=factor * way.first.cycles)
+    return replace(way, cycles=factor * way.cycles, first=first)
 
 
 def _estimated(node: Node, ways: Sequence[Way], facts: Facts) -> tuple[Way, ...]:

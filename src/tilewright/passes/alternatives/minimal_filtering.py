@@ -1,7 +1,8 @@
 """Convolutions with filters of 3 x 3 or 2 x 2 taps by Winograd's minimal filtering, where it is estimated to be faster.
 
 One node becomes three: the input transform, a matrix product for each point, and the output transform, which adds the
-bias and can be fused with an epilogue. Filters are transformed here, in float64.
+bias and can be fused with an epilogue. Filters are transformed here, in float64. Convolutions of one image share the
+input transform, if its tiles are the same.
 
 It is not a rewrite rule: a search over graphs sees the convolution.
 """
@@ -16,11 +17,12 @@ import numpy as np
 from tilewright.base.dtypes import f32
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value
+from tilewright.ops import Attribute
 from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.ops.winograd import transformed_filter
-from tilewright.passes.alternatives.api import OTHER_TERMS, Building, Errors, Facts, Way
+from tilewright.passes.alternatives.api import OTHER_TERMS, Building, Errors, Facts, FirstStep, Way
 from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks
 from tilewright.target.target import Target
 
@@ -62,12 +64,27 @@ class Problem:
     def cycles(self, tile: int, target: Target) -> float:
         """Cycles in the transformed domain."""
         points = FILTERINGS[tile].points ** 2
-        tiles = self.result[0] * prod(self.grid(tile))
-        leaving = points * tiles * prod(self.extents[:-2]) * self.result[1]
-        entering = points * tiles * prod(self.layers()) * self.data[1]
+        leaving = points * self._tiles(tile) * prod(self.extents[:-2]) * self.result[1]
         products = sum_cycles(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
-        transforms = (entering + leaving) / target.lanes(8 * f32.itemsize) * target.machine.transform_cycles
-        return 2 * target.machine.shared_kernel_start + products + transforms
+        return self.cycles_of_input(tile, target) + products + _transforming(leaving, target)
+
+    def cycles_of_input(self, tile: int, target: Target) -> float:
+        """Those of the transform of the data."""
+        points = FILTERINGS[tile].points ** 2
+        return _transforming(points * self._tiles(tile) * prod(self.layers()) * self.data[1], target)
+
+    def input_options(self, tile: int) -> dict[str, Attribute]:
+        """The attributes of the transform of the data: convolutions of one image for which they are equal share it."""
+        return {"tile": tile, "depth": self.depth, "pads": self.pads, "outputs": self.extents}
+
+    def _tiles(self, tile: int) -> int:
+        return self.result[0] * prod(self.grid(tile))
+
+
+def _transforming(points: int, target: Target) -> float:
+    """Cycles of a transform with so many points on its larger side."""
+    machine = target.machine
+    return machine.shared_kernel_start + points / target.lanes(8 * f32.itemsize) * machine.transform_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,9 @@ class MinimalFiltering:
         cycles = problem.cycles(self.tile, target) * filled_blocks(node.outputs[0], target)
         reads = Reads.BLOCKED if can_be_blocked(data, target) else Reads.AS_THEY_ARE
         make = partial(_transformed, problem, self.tile, reads)
-        yield Way(self.name, cycles, blocked, reads, make, problem.more_bytes(self.tile), self.errors)
+        kind = ("winograd", *problem.input_options(self.tile).items())
+        first = FirstStep(kind, problem.cycles_of_input(self.tile, target))
+        yield Way(self.name, cycles, blocked, reads, make, problem.more_bytes(self.tile), self.errors, first=first)
 
 
 F2, F3 = MinimalFiltering(2, OTHER_TERMS), MinimalFiltering(3, OTHER_TERMS)
@@ -106,8 +125,7 @@ def _transformed(problem: Problem, tile: int, reads: Reads, node: Node, building
     # Without depth, the tiles of all images are rows of the same products: each weight is read once.
     images, step = (batch, prod(grid)) if problem.depth > 1 else (1, prod(grid))
     shared, own = batch // images, problem.data[1] // problem.group
-    options = {"tile": tile, "depth": problem.depth, "pads": problem.pads, "outputs": problem.extents}
-    tiles = building.add(_INPUT, [data], node, "tiles", options, reads)
+    tiles = building.common(_INPUT, data, node, "tiles", problem.input_options(tile), reads)
     shape = (points**2, images, shared * prod(problem.layers()) * step, problem.group, own)
     rows = building.add(_RESHAPE, [tiles], node, "rows", {"shape": shape})
 

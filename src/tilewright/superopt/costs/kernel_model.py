@@ -37,18 +37,18 @@ from tilewright.target.target import Target
 
 @dataclass(slots=True)
 class KernelCosts:
-    """Cycles on ``target``. ``is_cold``: whether the model's weights exceed the level-2 cache."""
+    """Cycles on ``target``. ``weight_rate``: bytes of weights that a cycle reads, see ``price``."""
 
     target: Target
     math: Math
     bounds: Mapping[str, int]
-    is_cold: bool
+    weight_rate: float
     alternatives: Sequence[Alternative] = BUILT_IN
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
     _seen: ByIdentity[float] = field(default_factory=ByIdentity[float])
     """Cycles by node object, as most nodes are in many graphs. (Which of its operands are weights never changes.)"""
     _lowered: Lowered = field(default_factory=Lowered)
-    _kernels: dict[str, float] = field(default_factory=dict[str, float])
+    _kernels: dict[tuple[str, tuple[str, ...]], float] = field(default_factory=dict[tuple[str, tuple[str, ...]], float])
 
     @staticmethod
     def of(
@@ -60,7 +60,7 @@ class KernelCosts:
     ) -> "KernelCosts":
         """The costs for ``graph``, and for graphs derived from it by rules."""
         size = sum(array.nbytes for array in graph.constants.values())
-        return KernelCosts(target, math, bounds, size > target.l2_bytes, alternatives)
+        return KernelCosts(target, math, bounds, _rate(size, target), alternatives)
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """The cycles of a single node; equal nodes are rated once."""
@@ -83,23 +83,25 @@ class KernelCosts:
         try:
             kernel = lowering.kernel(group)
         except Unsupported:
-            return self.target.machine.kernel_start
+            return self.target.machine.call_cycles
         return self._of_kernel(kernel, frozenset(value.name for value in laid_out.graph.constants))
 
     def _of_kernel(self, kernel: Kernel, weights: Collection[str]) -> float:
-        if kernel.text not in self._kernels:
-            cold = sum(size_of(value) for value in kernel.arguments if value.name in weights) if self.is_cold else 0
-            self._kernels[kernel.text] = price(kernel.program, self.target, cold)
-        return self._kernels[kernel.text]
+        pairs = list(zip(kernel.program.params, kernel.arguments, strict=True))
+        constant = tuple(parameter.name for parameter, value in pairs if value.name in weights)
+        key = kernel.text, constant
+        if key not in self._kernels:
+            self._kernels[key] = price(kernel.program, self.target, constant, self.weight_rate)
+        return self._kernels[key]
 
     def _of_node(self, node: Node, weights: Collection[str]) -> float:
         if node.op.kind is FusionKind.VIEW:
             return 0.0
         cycles = self._fastest(node, weights)
         if cycles > 0:
-            return self.target.machine.kernel_start + cycles
+            return self.target.machine.call_cycles + cycles
         if node.op.has(Trait.RELOCATES):  # a pass over memory, where it can't join its readers
-            return self.target.machine.kernel_start + self._passing(node.outputs, 2)
+            return self.target.machine.call_cycles + self._passing(node.outputs, 2)
         if node.op.kind is FusionKind.INJECTIVE:
             others = [v for v in node.inputs if v is not None and v.name not in weights][1:]
             return self._passing(others, 1) + self._arithmetic(node)
@@ -158,6 +160,14 @@ def _with_stand_ins(graph: Graph) -> Graph:
     ordered = sorted(unknown, key=lambda value: value.name)
     stand_ins = {value: _filled(value, number) for number, value in enumerate(ordered, 1)}
     return eliminate_dead_code(replace(graph, nodes=nodes, constants={**kept, **stand_ins}))
+
+
+def _rate(size: int, target: Target) -> float:
+    """Bytes per cycle at which ``size`` bytes of weights are read that do not stay in near caches; 0 if they do."""
+    part, machine = target.machine.cache_part, target.machine
+    if size <= part * target.l2_bytes:
+        return 0.0
+    return machine.third_bytes if size <= part * target.l3_bytes else machine.far_bytes
 
 
 def _size(value: Value) -> int:

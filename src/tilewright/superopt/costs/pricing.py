@@ -1,58 +1,134 @@
 """Prices kernels for comparisons of whole graphs: cycles on all cores of a target.
 
-A contraction takes the analytic model's estimate of its register tiles (``cost.kernels``). Other kernels are passes
-over memory, which the cores share. Two kinds cost what their naive programs do not show: a transform of small tiles
-(Winograd's) is unrolled in registers, where its choices are made while compiling, and functions such as ``exp`` take
-many instructions wherever they are computed.
+A kernel costs its arithmetic and the traffic of its arguments, which overlap little but for elementwise operations on
+values that come from far away: ``python -m benchmarks.superopt costs`` compares costs with measured times. A
+contraction takes the analytic model's estimate of its register tiles (``cost.kernels``). A transform of small tiles
+(Winograd's) is unrolled in registers, where its choices are made while compiling: it costs the values of its stages.
+All else are operations of a vector each, functions (``exp``) of many instructions, and elements that are read across
+lanes.
 """
 
+from collections.abc import Collection, Iterator
 from math import prod
 
 from tilewright.cost.kernels import tile_cycles, work_of
+from tilewright.cost.recurrence import is_recurrent
 from tilewright.cost.work import Work
 from tilewright.kernels.contraction import Extents
+from tilewright.kernels.schedules import is_reduction
 from tilewright.kernels.transforms import first_stages
+from tilewright.loops.ir import Block, Store
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import all_blocks, buffers_read, buffers_written
+from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Read
+from tilewright.symbolic.traversal import free_vars, walk
 from tilewright.target.target import Target
 
 _WORD = 32
 """Bits of an element in most kernels."""
 
 
-def price(naive: Program, target: Target, cold_bytes: int = 0) -> float:
-    """Cycles of a run of the kernel ``naive``. ``cold_bytes``: bytes of the weights that it reads from memory."""
-    machine = target.machine
-    streaming = machine.cold_start + cold_bytes / machine.far_bytes if cold_bytes else 0.0
-    return machine.kernel_start + max(_busy(naive, target), streaming)
+def price(naive: Program, target: Target, weights: Collection[str] = (), weight_rate: float = 0.0) -> float:
+    """Cycles of a run of the kernel ``naive``. ``weights``: its parameters that are constants of the model;
+    ``weight_rate``: bytes of them that a cycle reads, if they have been evicted from the near caches since the last
+    run; 0 if they have not."""
+    size = _bytes(naive, weights)
+    streaming = target.machine.cold_start + size / weight_rate if size and weight_rate else 0.0
+    return target.machine.call_cycles + max(_busy(naive, target, weights), streaming)
 
 
-def _busy(naive: Program, target: Target) -> float:
-    work, tiles = work_of(naive), tile_cycles(naive, target)
+def _busy(naive: Program, target: Target, weights: Collection[str]) -> float:
+    work, stages = work_of(naive), first_stages(Schedule(naive))
+    moving = sum(_traffic(_moved(naive, work, weights), target))
+    if stages:
+        return _shared(_transform_cycles(naive, stages, target) + moving, target)
+    moving += _across(naive, weights, target)
+    if is_recurrent(naive):
+        return _recurrence_cycles(naive, work, target, weights) + moving
+    tiles = tile_cycles(naive, target) if work.multiply_adds else None
     if tiles is not None:
-        return tiles + arithmetic_cycles(Work(0, work.functions, 0, work.functions), target) / target.cores
-    if first_stages(Schedule(naive)):
-        return _shared(_transform_cycles(naive, target), target)
-    return _shared(_pass_cycles(work, target), target)
+        return target.machine.product_slack * tiles + (_function_cycles(work, target) + moving) / target.cores
+    in_turn = work.multiply_adds * target.machine.fma_latency  # each waits for the one before
+    computing = in_turn + arithmetic_cycles(work, target)
+    return _shared(computing + moving - _hidden(naive, work, target, weights), target)
 
 
 def arithmetic_cycles(work: Work, target: Target) -> float:
-    """Cycles of the operations of ``work`` on one core, with data in its first cache."""
-    machine, plain = target.machine, work.others - work.functions
-    operations = machine.operation_cycles * plain + machine.function_cycles * work.functions
-    return (work.multiply_adds / target.fma_per_cycle + operations) / target.lanes(_WORD)
+    """Cycles of the operations of ``work`` on one core that are no multiply-adds, with data in its first cache."""
+    plain = target.machine.plain_cycles * (work.others - work.functions) / target.lanes(_WORD)
+    return plain + _function_cycles(work, target)
 
 
-def _pass_cycles(work: Work, target: Target) -> float:
-    rate = target.machine.near_bytes if work.bytes <= target.l2_bytes else target.machine.far_bytes
-    return max(arithmetic_cycles(work, target), work.bytes / rate)
+def _function_cycles(work: Work, target: Target) -> float:
+    return target.machine.function_cycles * work.functions / target.lanes(_WORD)
 
 
-def _transform_cycles(naive: Program, target: Target) -> float:
-    """Cycles of a transform, by its larger side: the points of all tiles."""
+def _moved(naive: Program, work: Work, weights: Collection[str]) -> int:
+    """Bytes of values that are read or written, and are no weights."""
+    return max(0, work.bytes - _bytes(naive, weights))
+
+
+def _traffic(size: float, target: Target) -> tuple[float, float]:
+    """Cycles to read and write ``size`` bytes once, in near caches and beyond: other values have their part of the
+    second cache, too."""
+    near = min(size, target.l2_bytes / 2)
+    return near / target.machine.near_bytes, (size - near) / target.machine.far_bytes
+
+
+def _hidden(naive: Program, work: Work, target: Target, weights: Collection[str]) -> float:
+    """Cycles of plain operations while an elementwise kernel waits for values from far away."""
+    if any(map(is_reduction, all_blocks(naive.body))):
+        return 0.0
+    _, waiting = _traffic(_moved(naive, work, weights), target)
+    return min(waiting, arithmetic_cycles(work, target) - _function_cycles(work, target))
+
+
+def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Collection[str]) -> float:
+    """Cycles of steps that run in sequence: each reads all weights."""
+    extents, machine = Extents(naive.dims), target.machine
+    ordered = (axis for block in all_blocks(naive.body) for axis in block.axes if axis.kind is IterKind.ORDERED)
+    steps, size = max(map(extents, ordered)), _bytes(naive, weights)
+    rate = machine.near_bytes if size <= target.l2_bytes else machine.third_bytes
+    products = machine.product_slack * work.multiply_adds / target.fma_per_cycle / target.lanes(_WORD)
+    return max(products, steps * size / rate) / target.cores + arithmetic_cycles(work, target)
+
+
+def _bytes(naive: Program, names: Collection[str]) -> int:
     extents = Extents(naive.dims)
-    points = max(prod(map(extents.of, buffer.shape)) for buffer in naive.params)
-    return points / target.lanes(_WORD) * target.machine.transform_cycles
+    sizes = (one.dtype.itemsize * prod(map(extents.of, one.shape)) for one in naive.params if one.name in names)
+    return sum(sizes)
+
+
+def _transform_cycles(naive: Program, stages: frozenset[str], target: Target) -> float:
+    """Cycles of a transform, by the values that its two stages compute."""
+    extents = Extents(naive.dims)
+    values = sum(
+        prod(map(extents.of, region.buffer.shape))
+        for block in all_blocks(naive.body)
+        if not stages.isdisjoint(buffer.name for buffer in buffers_written(block) | buffers_read(block))
+        for region in block.writes
+    )
+    return values / 2 / target.lanes(_WORD) * target.machine.transform_cycles
+
+
+def _across(naive: Program, weights: Collection[str], target: Target) -> float:
+    """Cycles for elements that are read at a distance from lane to lane: copies to another layout, transposes."""
+    extents = Extents(naive.dims)
+    count = sum(extents.points(one.axes) for one in all_blocks(naive.body) for _ in _distant(one, extents, weights))
+    return target.machine.scattered_cycles * count / target.lanes(_WORD)
+
+
+def _distant(block: Block, extents: Extents, weights: Collection[str]) -> Iterator[Read]:
+    """The reads of an elementwise ``block`` that do not follow its last axis by their last index."""
+    axes = [axis for axis in block.axes if extents(axis) > 1]
+    if is_reduction(block) or not axes or not isinstance(block.body, Store):
+        return
+    lanes = axes[-1].var
+    for read in {one for one in walk(block.body.value) if isinstance(one, Read) and one.source.name not in weights}:
+        if lanes in free_vars(read) and lanes not in free_vars(read.indices[-1]):
+            yield read
 
 
 def _shared(cycles: float, target: Target) -> float:

@@ -89,9 +89,8 @@ class Search:
         if not fitting:
             return [Optimized.unchanged(graph)]
         before = costs.of_graph(graph)
-        found = [Optimized(graph, one.graph, one.steps, before, costs.of_graph(one.graph)) for one in fitting]
-        ranked = sorted(zip(found, fitting, strict=True), key=lambda pair: _rank(*pair))
-        return [*(one for one, _ in ranked), Optimized(graph, graph, (), before, before)]
+        found = (Optimized(graph, s.graph, s.steps, before, costs.of_graph(s.graph), s.cost) for s in fitting)
+        return [*sorted(found, key=_rank), Optimized(graph, graph, (), before, before, given.cost)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +127,9 @@ class _Run:
         return State(found.graph, found.cost, tuple(steps))
 
 
-def _rank(found: Optimized, state: State) -> tuple[bool, float]:
+def _rank(found: Optimized) -> tuple[bool, float]:
     is_denied = found.cost_after >= found.cost_before
-    return is_denied, state.cost if is_denied else found.cost_after
+    return is_denied, found.cost_of_nodes if is_denied else found.cost_after
 
 
 def _most_applied(state: State) -> list[Rule]:

@@ -40,13 +40,17 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Optimized:
-    """A graph and its optimized form; costs are those of whole graphs, or 0 if they were not compared."""
+    """A graph and its optimized form; costs are those of whole graphs, or 0 if they were not compared.
+
+    ``cost_of_nodes``: the sum over the nodes of ``after``.
+    """
 
     before: Graph
     after: Graph
     steps: tuple[Applied, ...]
     cost_before: float
     cost_after: float
+    cost_of_nodes: float = 0.0
 
     @staticmethod
     def unchanged(graph: Graph) -> "Optimized":
