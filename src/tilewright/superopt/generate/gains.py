@@ -1,9 +1,11 @@
 """The directions of rules in which a search may lower costs.
 
 A rule *pays* if, for some choice of variables as weights, its target has fewer products than its source, or as many and
-less other work, at most of some random sizes. Rules between operators that are fused into others (sums, activations,
-slices) pay little, and are left out. Work is the number of elementwise operations plus a constant for each operator;
-terms over weights only are computed at compile time, and are free. This is a filter, not a cost model.
+less other work, in one of several regimes of sizes: all small, all large, or of both kinds. Work is the number of
+elementwise operations plus a constant for each operator; terms over weights only are computed at compile time, and are
+free. So are they in models: a source that computes something of weights is never found there. Rules between operators
+that are fused into others (sums, activations) pay little, and are left out, unless they only move elements and leave
+fewer operators. This is a filter, not a cost model.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,17 +21,23 @@ from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.instances import Instance
+from tilewright.superopt.generate.rewriting import turned, variables_in
+from tilewright.superopt.generate.windows import data_windows, filters_in
 from tilewright.symbolic.expr import Var
 
-_EXTENTS = (4, 64)
-_TRIALS = 15
+_REGIMES: Sequence[Sequence[int]] = ((4, 8), (64, 256), (4, 64, 256))
+"""Extents: all small, all large, and both."""
+_TRIALS = 8
+"""Random sizes of each regime."""
+_ENOUGH = 2
+"""In how many trials of a regime a rule must pay."""
 _LEADING = 16
 """The number of elements of leading dimensions."""
 _STARTED, _FUSED = 64, 16
 """The constant work of an operator, in elements; and that of a fused operator."""
 _LESS = 0.95
 """The maximum ratio of the target's work to the source's."""
-_MATMUL = require("MatMul")
+_MATMUL, _CONV = require("MatMul"), require("Conv")
 _WINDOW = 9
 """Points of a window."""
 _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
@@ -43,43 +51,51 @@ folded, and can't be matched. All three are found in models as functions of data
 
 def paying(rule: Rule) -> Iterator[Rule]:
     """``rule`` in the directions that pay, with the variables marked as weights that must be."""
-    for directed in (
-        rule,
-        replace(rule, name=f"{rule.name}-reversed", sources=rule.targets, targets=rule.sources),
-    ):
-        if _can_be_found(directed):
-            choices = list(_paying_choices(directed))
-            if choices:
-                yield _with_weights(
-                    directed, frozenset(name for name in choices[0] if all(name in choice for choice in choices))
-                )
+    for directed in (rule, turned(rule)):
+        choices = list(_paying_choices(directed)) if can_be_found(directed) else []
+        if choices:
+            always = frozenset(name for name in choices[0] if all(name in choice for choice in choices))
+            yield with_weights(directed, always)
 
 
-def _can_be_found(rule: Rule) -> bool:
+def can_be_found(rule: Rule) -> bool:
     """Whether sources occur in models, and bind all names of the targets."""
     applied = [part for part in subterms(rule.sources) if isinstance(part, Apply)]
     if not all(isinstance(source, Apply) for source in rule.sources):
         return False
-    if not any(part.op.kind in _ANCHORS for part in applied):
+    if not (any(part.op.kind in _ANCHORS for part in applied) or _only_moves(rule)):
         return False
-    if any(part.op.name in _CONSTANTS or _is_taken_apart(part) for part in applied):
+    if any(part.op.name in _CONSTANTS or _is_doubled(part) for part in applied):
         return False
-    return _variables(rule.targets) <= _variables(rule.sources) and _is_connected(rule.sources)
+    if any(map(_is_taken_apart, applied)) and not _only_moves(rule):
+        return False
+    return variables_in(rule.targets) <= variables_in(rule.sources) and _is_connected(rule.sources)
+
+
+def _only_moves(rule: Rule) -> bool:
+    """Whether ``rule`` moves elements, with at most one function of each, and leaves fewer operators."""
+    source, target = ([p for p in subterms(side) if isinstance(p, Apply)] for side in (rule.sources, rule.targets))
+    functions = {part.op for part in (*source, *target) if not part.op.has(Trait.MOVES)}
+    simple = all(len(part.operands) == 1 and part.op.has(Trait.ELEMENTWISE) for part in source if part.op in functions)
+    return len(functions) <= 1 and simple and len(target) < len(source)
+
+
+def _is_doubled(term: Apply) -> bool:
+    """Whether ``term`` has one operand twice: networks have no such sums and concatenations."""
+    return len(set(term.operands)) < len(term.operands)
 
 
 def _is_taken_apart(term: Apply) -> bool:
     """Whether ``term`` takes a part of a concatenation below it."""
     operand = term.operands[0]
-    return term.op.name == "Slice" and isinstance(operand, Apply) and operand.op.name == "Concat"
+    return term.op.name == "Slice" and any(
+        isinstance(part, Apply) and part.op.name == "Concat" for part in subterms([operand])
+    )
 
 
 def _is_connected(sources: Sequence[Term]) -> bool:
     """Whether each source shares a variable with the first one; unrelated sources match everywhere."""
-    return all(_variables([sources[0]]) & _variables([source]) for source in sources[1:])
-
-
-def _variables(terms: Sequence[Term]) -> frozenset[str]:
-    return frozenset(part.name for part in subterms(terms) if isinstance(part, Variable))
+    return all(variables_in([sources[0]]) & variables_in([source]) for source in sources[1:])
 
 
 def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
@@ -89,20 +105,60 @@ def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
     except BadProgram:
         return
     sides = [list(subterms([pair[side] for pair in pairs])) for side in (0, 1)]
-    names = [variable.name for variable in rule.variables]
-    works = [[_works(side, forms, sizes) for side in sides] for sizes in _sizes(rule)]
-    for count in range(len(names)):
-        for chosen in map(frozenset, combinations(names, count)):
-            kept = [{part for part in side if not _variables([part]) <= chosen} for side in sides]
-            if _pays(kept[0], kept[1], works):
+    given, data = _weights(rule), frozenset[str]().union(*map(_data, rule.sources))
+    others = [variable.name for variable in rule.variables if variable.name not in given | data]
+    works = [[[_works(side, forms, sizes) for side in sides] for sizes in _sizes(rule, r)] for r in _REGIMES]
+    for count in range(len(others) + 1):
+        for chosen in (given.union(names) for names in combinations(others, count)):
+            if _has_computed_weights(rule, chosen):
+                continue
+            kept = [{part for part in side if not variables_in([part]) <= chosen} for side in sides]
+            if any(_pays(kept[0], kept[1], regime) for regime in works):
                 yield chosen
 
 
+def _data(term: Term) -> frozenset[str]:
+    """The variables that networks compute: what products and windows are taken of, and what has its rank."""
+    match term:
+        case Variable(name):
+            return frozenset([name])
+        case Apply(op, operands) if op.kind in _ANCHORS:
+            return _data(operands[0])
+        case Apply(_, operands):
+            rank = max(map(_rank, operands))
+            return frozenset[str]().union(*(_data(operand) for operand in operands if _rank(operand) == rank))
+        case _:
+            return frozenset()
+
+
+def _rank(term: Term) -> int:
+    """The rank of a term in a rule of one rank; approximately, as some operators add or drop dimensions."""
+    match term:
+        case Variable(_, shape):
+            return len(shape)
+        case Apply(_, operands):
+            return max(map(_rank, operands))
+        case _:
+            return 0
+
+
+def _weights(rule: Rule) -> frozenset[str]:
+    """The variables that are weights already, and filters: nobody computes them of data."""
+    windows = data_windows((*rule.sources, *rule.targets))
+    filters = {variable.name for term in windows if term.op is _CONV for variable in filters_in(term)}
+    return frozenset(filters | {variable.name for variable in rule.variables if variable.is_weight})
+
+
+def _has_computed_weights(rule: Rule, weights: frozenset[str]) -> bool:
+    """Whether a source computes something of ``weights``, which is folded in models."""
+    return any(isinstance(part, Apply) and variables_in([part]) <= weights for part in subterms(rule.sources))
+
+
 def _pays(source: set[Term], target: set[Term], works: Sequence[Sequence[Mapping[Term, int]]]) -> bool:
-    """Whether the target has fewer products, or as many and less work at most sizes."""
+    """Whether the target has fewer products, or as many and less work at some sizes of a regime."""
     before, after = _products(source), _products(target)
     less = sum(_total(made, target) < _LESS * _total(found, source) for found, made in works)
-    return after < before or (after == before and 3 * less > 2 * _TRIALS)
+    return after < before or (after == before and less >= _ENOUGH)
 
 
 def _products(terms: set[Term]) -> int:
@@ -114,11 +170,11 @@ def _total(works: Mapping[Term, int], kept: set[Term]) -> int:
     return sum(work for term, work in works.items() if term in kept)
 
 
-def _sizes(rule: Rule) -> Iterator[Mapping[Var, int]]:
-    random = Random(rule.name)
+def _sizes(rule: Rule, regime: Sequence[int]) -> Iterator[Mapping[Var, int]]:
+    random = Random(f"{rule.name} {regime}")
     symbols = sorted(rule.symbols, key=lambda symbol: symbol.name)
     for _ in range(_TRIALS):
-        yield {symbol: random.choice(_EXTENTS) for symbol in symbols}
+        yield {symbol: random.choice(regime) for symbol in symbols}
 
 
 def _works(side: Sequence[Term], forms: Normalizer, sizes: Mapping[Var, int]) -> dict[Term, int]:
@@ -150,9 +206,11 @@ class _Counter:
             return prod(map(self.sizes.integer, self.forms.shape(term.operands[1]).dims[1:]))
         if term.op == _MATMUL:
             return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
+        if term.op.kind is FusionKind.REDUCTION and not term.op.has(Trait.POOLS):
+            return max(1, self._elements(term.operands[0]) // max(1, self._elements(term)))
         return _WINDOW if term.op.has(Trait.POOLS) else 1
 
 
-def _with_weights(rule: Rule, names: frozenset[str]) -> Rule:
+def with_weights(rule: Rule, names: frozenset[str]) -> Rule:
     """``rule`` with the variables ``names`` marked as weights."""
     return rule.with_variables(lambda variable: replace(variable, is_weight=variable.name in names))
