@@ -23,17 +23,17 @@ from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.instances import Instance
 from tilewright.superopt.generate.rewriting import turned, variables_in
 from tilewright.superopt.generate.windows import data_windows, filters_in
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import Var, const
 
-_REGIMES: Sequence[Sequence[int]] = ((4, 8), (64, 256), (4, 64, 256))
+_REGIMES: Sequence[Sequence[int]] = ((1, 2, 4, 8), (64, 256), (4, 64, 256))
 """Extents: all small, all large, and both."""
 _TRIALS = 8
 """Random sizes of each regime."""
 _ENOUGH = 2
 """In how many trials of a regime a rule must pay."""
-_LEADING = 16
+LEADING = 16
 """The number of elements of leading dimensions."""
-_STARTED, _FUSED = 64, 16
+_STARTED, _FUSED = 4096, 64
 """The constant work of an operator, in elements; and that of a fused operator."""
 _LESS = 0.95
 """The maximum ratio of the target's work to the source's."""
@@ -44,6 +44,11 @@ _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
 """Kinds of operators that are not fused into others."""
 _RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
 """Traits of operators that only reinterpret their operand, without any work."""
+_SHARING = frozenset({"MatMul", "Conv", "Slice"})
+"""Operators several of which read one value in networks."""
+_IMAGE = 4
+"""The rank of images and filters."""
+_JOINING = frozenset({"Slice", "Concat"})
 _CONSTANTS = frozenset({"EyeLike", "Expand", "Pad"})
 """Operators that produce constants in the families of terms that are enumerated (``families``). In models, these are
 folded, and can't be matched. All three are found in models as functions of data, too: this is no trait of theirs."""
@@ -61,23 +66,58 @@ def paying(rule: Rule) -> Iterator[Rule]:
 def can_be_found(rule: Rule) -> bool:
     """Whether sources occur in models, and bind all names of the targets."""
     applied = [part for part in subterms(rule.sources) if isinstance(part, Apply)]
-    if not all(isinstance(source, Apply) for source in rule.sources):
+    if not all(isinstance(source, Apply) for source in rule.sources) or not _is_connected(rule.sources):
         return False
-    if not (any(part.op.kind in _ANCHORS for part in applied) or _only_moves(rule)):
+    if any(part.op.name in _CONSTANTS or _is_doubled(part) or _cuts_batches(part) for part in applied):
         return False
-    if any(part.op.name in _CONSTANTS or _is_doubled(part) for part in applied):
+    if _has_identities(rule) or any(map(_is_column, rule.variables)):
         return False
-    if any(map(_is_taken_apart, applied)) and not _only_moves(rule):
+    if _only_moves(rule):
+        return variables_in(rule.targets) <= variables_in(rule.sources)
+    if not any(part.op.kind in _ANCHORS for part in applied) or any(map(_is_taken_apart, applied)):
         return False
-    return variables_in(rule.targets) <= variables_in(rule.sources) and _is_connected(rule.sources)
+    return variables_in(rule.targets) == variables_in(rule.sources) and not _has_residuals(rule)
+
+
+def _cuts_batches(term: Apply) -> bool:
+    """Whether ``term`` cuts or joins batches of images, which networks do not."""
+    axis = term.attribute("axis" if term.op.name == "Concat" else "axes")
+    return term.op.name in _JOINING and axis in (0, (0,)) and _rank(term) == _IMAGE
+
+
+def _is_column(variable: Variable) -> bool:
+    """Whether it is a stack of columns: a number for each row, of which rules of this kind say little."""
+    ones = [extent == const(1) for extent in variable.shape]
+    return len(ones) < _IMAGE and any(ones) and sum(not one for one in ones) > 1
+
+
+def _has_identities(rule: Rule) -> bool:
+    """Whether targets have identity matrices: what is multiplied by one is as well left as it is."""
+    return any(isinstance(part, Apply) and part.op.name == "EyeLike" for part in subterms(rule.targets))
+
+
+def _has_residuals(rule: Rule) -> bool:
+    """Whether a source uses a variable twice, other than in operators of one kind that share it."""
+    users: dict[str, list[str]] = {}
+    for part in subterms(rule.sources):
+        for operand in part.operands if isinstance(part, Apply) else ():
+            if isinstance(operand, Variable):
+                assert isinstance(part, Apply), "it has operands"
+                users.setdefault(operand.name, []).append(part.op.name)
+    return any(len(names) > 1 and not set(names) <= _SHARING for names in users.values())
 
 
 def _only_moves(rule: Rule) -> bool:
-    """Whether ``rule`` moves elements, with at most one function of each, and leaves fewer operators."""
+    """Whether ``rule`` says what is cut and joined with what is cut, joined or a function of elements."""
     source, target = ([p for p in subterms(side) if isinstance(p, Apply)] for side in (rule.sources, rule.targets))
-    functions = {part.op for part in (*source, *target) if not part.op.has(Trait.MOVES)}
-    simple = all(len(part.operands) == 1 and part.op.has(Trait.ELEMENTWISE) for part in source if part.op in functions)
-    return len(functions) <= 1 and simple and len(target) < len(source)
+    root = rule.sources[0]
+    if len(rule.sources) > 1 or not isinstance(root, Apply) or root.op.name not in _JOINING or len(target) > 2:
+        return False
+    below = {part.op for part in source if part is not root}
+    flat = all(isinstance(operand, Variable) for part in source if part is not root for operand in part.operands)
+    simple = all(op.name in _JOINING or (op.has(Trait.ELEMENTWISE) and op.kind not in _ANCHORS) for op in below)
+    ones = all(len(part.operands) == 1 or part.op.name in _JOINING for part in source)
+    return flat and simple and ones and len(below) == 1 and len(target) < len(source)
 
 
 def _is_doubled(term: Apply) -> bool:
@@ -105,9 +145,9 @@ def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
     except BadProgram:
         return
     sides = [list(subterms([pair[side] for pair in pairs])) for side in (0, 1)]
-    given, data = _weights(rule), frozenset[str]().union(*map(_data, rule.sources))
+    given, data = weights_of(rule), frozenset[str]().union(*map(_data, rule.sources))
     others = [variable.name for variable in rule.variables if variable.name not in given | data]
-    works = [[[_works(side, forms, sizes) for side in sides] for sizes in _sizes(rule, r)] for r in _REGIMES]
+    works = [[[_works(side, forms, sizes) for side in sides] for sizes in regime] for regime in regimes(rule)]
     for count in range(len(others) + 1):
         for chosen in (given.union(names) for names in combinations(others, count)):
             if _has_computed_weights(rule, chosen):
@@ -142,11 +182,17 @@ def _rank(term: Term) -> int:
             return 0
 
 
-def _weights(rule: Rule) -> frozenset[str]:
-    """The variables that are weights already, and filters: nobody computes them of data."""
+def weights_of(rule: Rule) -> frozenset[str]:
+    """The variables that are weights already, filters, scalars and vectors: nobody computes these of data."""
     windows = data_windows((*rule.sources, *rule.targets))
     filters = {variable.name for term in windows if term.op is _CONV for variable in filters_in(term)}
-    return frozenset(filters | {variable.name for variable in rule.variables if variable.is_weight})
+    known = {variable.name for variable in rule.variables if variable.is_weight or _is_small(variable)}
+    return frozenset(filters | known)
+
+
+def _is_small(variable: Variable) -> bool:
+    """Whether it is a number, or one for each column or channel: these are constants in networks."""
+    return bool(variable.leading is None and sum(extent != const(1) for extent in variable.shape) <= 1)
 
 
 def _has_computed_weights(rule: Rule, weights: frozenset[str]) -> bool:
@@ -170,11 +216,14 @@ def _total(works: Mapping[Term, int], kept: set[Term]) -> int:
     return sum(work for term, work in works.items() if term in kept)
 
 
-def _sizes(rule: Rule, regime: Sequence[int]) -> Iterator[Mapping[Var, int]]:
-    random = Random(f"{rule.name} {regime}")
+def regimes(rule: Rule) -> list[list[Mapping[Var, int]]]:
+    """Random sizes of the symbols of ``rule``, for each regime."""
     symbols = sorted(rule.symbols, key=lambda symbol: symbol.name)
-    for _ in range(_TRIALS):
-        yield {symbol: random.choice(regime) for symbol in symbols}
+    found: list[list[Mapping[Var, int]]] = []
+    for extents in _REGIMES:
+        random = Random(f"{rule.name} {extents}")
+        found.append([{symbol: random.choice(extents) for symbol in symbols} for _ in range(_TRIALS)])
+    return found
 
 
 def _works(side: Sequence[Term], forms: Normalizer, sizes: Mapping[Var, int]) -> dict[Term, int]:
@@ -193,13 +242,13 @@ class _Counter:
         """The work of the operator at the root."""
         if any(map(term.op.has, _RENAMING)):
             return 0
-        if term.op.kind in (FusionKind.VIEW, FusionKind.INJECTIVE) and term.op.name != "Concat":
-            return _FUSED
+        if term.op.kind in (FusionKind.VIEW, FusionKind.INJECTIVE):
+            return _FUSED + (self._elements(term) if term.op.name == "Concat" else 0)
         return _STARTED + self._elements(term) * self._per_element(term)
 
     def _elements(self, term: Term) -> int:
         shape = self.forms.shape(term)
-        return prod(map(self.sizes.integer, shape.dims)) * (_LEADING if shape.leading else 1)
+        return prod(map(self.sizes.integer, shape.dims)) * (LEADING if shape.leading else 1)
 
     def _per_element(self, term: Apply) -> int:
         if term.op.has(Trait.SUMS_CHANNELS):
