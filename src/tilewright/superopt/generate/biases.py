@@ -32,7 +32,8 @@ class Biased:
 def biased(rule: Rule) -> Iterator[Biased]:
     """``rule`` with biases for all convolutions of its sources; for a sum of two, also for the first one only."""
     convolutions = _of_data(rule.sources)
-    if not 0 < len(convolutions) <= len(_NAMES) or not all(isinstance(c.operands[1], Variable) for c in convolutions):
+    plain = all(len(c.operands) == len(("x", "weight")) and isinstance(c.operands[1], Variable) for c in convolutions)
+    if not plain or not 0 < len(convolutions) <= len(_NAMES):
         return
     yield _with_biases(rule, convolutions)
     root = rule.sources[0]
@@ -41,7 +42,7 @@ def biased(rule: Rule) -> Iterator[Biased]:
 
 
 def _of_data(terms: Sequence[Term]) -> list[Apply]:
-    return [term for term in data_windows(terms) if term.op is CONV and len(term.operands) == len(("x", "weight"))]
+    return [term for term in data_windows(terms) if term.op is CONV]
 
 
 def _with_biases(rule: Rule, convolutions: Sequence[Apply]) -> Biased:
@@ -56,7 +57,7 @@ def _with_biases(rule: Rule, convolutions: Sequence[Apply]) -> Biased:
 
 
 def _with_bias(term: Apply, bias: Term, by: dict[Term, Term]) -> Apply:
-    data, filters = term.operands
+    data, filters = term.operands[:2]
     return Apply(term.op, (replaced(data, by), filters, bias), term.attributes, term.rest, term.output)
 
 
@@ -76,7 +77,9 @@ def _targets(rule: Rule, biases: Sequence[Variable]) -> Iterator[tuple[Term, ...
 
 
 def _terms(term: Apply, biases: Sequence[Variable]) -> list[Term | None]:
-    """Terms for the bias of ``term``, from small to large; None for no bias."""
+    """Terms for the bias of ``term``, from small to large; None if it stays as it is."""
+    if len(term.operands) > len(("x", "weight")):
+        return [apply("Add", term.operands[2], bias) for bias in biases]
     seen: list[Term | None] = [*biases]
     seen += [Apply(_SLICE, (bias,), cut.attributes) for cut in _cuts(term) for bias in biases]
     sums = [_summed(filters, bias) for filters in filters_in(term) for bias in biases]

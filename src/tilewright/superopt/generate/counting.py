@@ -20,7 +20,7 @@ from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, s
 from tilewright.superopt.evaluate.evaluator import Bindings
 from tilewright.superopt.evaluate.instances import Instance
 
-_STARTED, _FUSED = 4096, 64
+_STARTED, _FUSED = 4096, 256
 """The constant work of an operator, in elements, which decides at small sizes; and that of a fused operator."""
 _MATMUL, _CONCAT, _IDENTITY = require("MatMul"), require("Concat"), require("Identity")
 _RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)

@@ -33,7 +33,7 @@ _ENOUGH = 2
 """In how many trials of a regime a rule must pay."""
 LEADING = 16
 """The number of elements of leading dimensions."""
-_STARTED, _FUSED = 4096, 64
+_STARTED, _FUSED = 4096, 256
 """The constant work of an operator, in elements; and that of a fused operator."""
 _LESS = 0.95
 """The maximum ratio of the target's work to the source's."""
@@ -92,8 +92,9 @@ def _is_column(variable: Variable) -> bool:
 
 
 def _has_identities(rule: Rule) -> bool:
-    """Whether targets have identity matrices: what is multiplied by one is as well left as it is."""
-    return any(isinstance(part, Apply) and part.op.name == "EyeLike" for part in subterms(rule.targets))
+    """Whether targets have identity matrices, or one operand twice: such is as well left as it is."""
+    applied = (part for part in subterms(rule.targets) if isinstance(part, Apply))
+    return any(part.op.name == "EyeLike" or _is_doubled(part) for part in applied)
 
 
 def _has_residuals(rule: Rule) -> bool:
@@ -150,11 +151,30 @@ def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
     works = [[[_works(side, forms, sizes) for side in sides] for sizes in regime] for regime in regimes(rule)]
     for count in range(len(others) + 1):
         for chosen in (given.union(names) for names in combinations(others, count)):
-            if _has_computed_weights(rule, chosen):
+            if has_computed_weights(rule, chosen):
                 continue
-            kept = [{part for part in side if not variables_in([part]) <= chosen} for side in sides]
+            kept = [{part for part in side if not _is_free(part, chosen)} for side in sides]
             if any(_pays(kept[0], kept[1], regime) for regime in works):
                 yield chosen
+
+
+def _is_free(term: Term, weights: frozenset[str]) -> bool:
+    """Whether ``term`` is of weights only, or adds such to a product, whose kernel does that as it stores."""
+    if variables_in([term]) <= weights:
+        return True
+    if not isinstance(term, Apply) or not term.op.has(Trait.ELEMENTWISE):
+        return False
+    others = [operand for operand in term.operands if not variables_in([operand]) <= weights]
+    is_product = len(others) == 1 and isinstance(others[0], Apply) and others[0].op.kind is FusionKind.CONTRACTION
+    return is_product and len(term.operands) > 1
+
+
+def is_rare(rule: Rule) -> bool:
+    """Whether ``rule`` is about parts or transpositions of products or windows, which networks hardly ever have."""
+    applied = [part for part in subterms(rule.sources) if isinstance(part, Apply)]
+    roots = {source.op.name for source in rule.sources if isinstance(source, Apply)}
+    has_anchor = any(part.op.kind in _ANCHORS for part in applied)
+    return has_anchor and (any(part.op.name == "Slice" for part in applied) or "Transpose" in roots)
 
 
 def _data(term: Term) -> frozenset[str]:
@@ -195,7 +215,7 @@ def _is_small(variable: Variable) -> bool:
     return bool(variable.leading is None and sum(extent != const(1) for extent in variable.shape) <= 1)
 
 
-def _has_computed_weights(rule: Rule, weights: frozenset[str]) -> bool:
+def has_computed_weights(rule: Rule, weights: frozenset[str]) -> bool:
     """Whether a source computes something of ``weights``, which is folded in models."""
     return any(isinstance(part, Apply) and variables_in([part]) <= weights for part in subterms(rule.sources))
 

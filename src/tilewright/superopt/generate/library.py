@@ -1,4 +1,4 @@
-"""The built-in families, with the number of operations and outputs to which each is enumerated."""
+"""The built-in families. Those of branches are small enough to be enumerated one operation deeper."""
 
 from tilewright.superopt.generate.branch_families import ADAPTERS, FILTERS
 from tilewright.superopt.generate.families import NORMALIZATION, TASO, TRANSFORMER

@@ -23,6 +23,8 @@ from tilewright.symbolic.expr import Symbol
 
 _SHAPES, _TRIES = 4, 120
 """The number of shapes at which a candidate must hold before a proof is looked for, and of sizes that are drawn."""
+_FEW = 16
+"""The number of sizes drawn for the first instance: a rule that fits none of them is hardly ever typed."""
 _EFFORT = Effort(rounds=6, terms=8_000)
 _REPEAT, _ADD, _RESHAPE = require("Repeat"), require("Add"), require("Reshape")
 
@@ -46,20 +48,26 @@ class Lifter:
                 yield replace(found, name=f"{rule.name}-with-{'bias' if number else 'biases'}")
 
     def _first(self, candidates: Iterable[Rule]) -> Rule | None:
-        fused = (canonical(with_terms(candidate, _with_fused_biases)) for candidate in candidates)
-        return next(filter(self.holds, fused), None)
+        return next(filter(self.holds, map(canonical, candidates)), None)
 
     def holds(self, rule: Rule) -> bool:
         """Whether ``rule`` holds where it was evaluated, and is proved."""
         key = replace(rule, name="", proof=None)
         if key not in self._known:
-            self._known[key] = try_rule(key, shapes=_SHAPES, tries=_TRIES).holds and self._is_proved(key)
+            self._known[key] = self._is_found_true(key)
         return self._known[key]
 
-    def _is_proved(self, rule: Rule) -> bool:
+    def _is_found_true(self, rule: Rule) -> bool:
+        """First what refutes most candidates in the least time: shapes, then one instance, then some."""
+        try:
+            versions = at_ranks(rule)
+        except BadProgram:
+            return False
+        if not try_rule(rule, shapes=1, tries=_FEW).holds or not try_rule(rule, shapes=_SHAPES, tries=_TRIES).holds:
+            return False
         self.proofs += 1
         try:
-            return all(all_axioms().proves(version, _EFFORT) for version in at_ranks(rule))
+            return all(all_axioms().proves(version, _EFFORT) for version in versions)
         except BadProgram:
             return False
 
@@ -80,6 +88,11 @@ def _with_any_times(rule: Rule) -> Rule | None:
         part: Attributes((("axis", part.attribute("axis")), ("times", Symbol("times")))) for part in repeats
     }
     return rebuilt(rule, {}, attributes)
+
+
+def with_fused_biases(rule: Rule) -> Rule:
+    """``rule`` with what is added to each channel of a convolution as its bias."""
+    return with_terms(rule, _with_fused_biases)
 
 
 def _with_fused_biases(term: Term) -> Term:

@@ -4,31 +4,28 @@ The *uses* of a rule are graphs of its sources, one for each regime of sizes at 
 one of its uses the search, by the rules kept so far, finds nothing as cheap as its targets. Rules are taken in order of
 size, so those that follow from smaller ones go.
 
-A rule that pays nowhere may still be a *step*: undone in the graph of another rule's sources, it gives a graph in which
-that rule does not match before the step is taken. It is kept if the search then finds less with it than without.
+A rule that pays nowhere may still be a *step*, after which another one matches (``steps``). It is kept if the search finds
+less with it than without, in a graph from which it leads to the sources of that rule.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tilewright.base.errors import BadProgram, InternalError
+from tilewright.base.errors import BadProgram
 from tilewright.graph import Graph
-from tilewright.passes.rules import Rule, index_of, matches
-from tilewright.passes.rules.apply import applied
-from tilewright.passes.rules.terms import Apply
+from tilewright.passes.rules import Rule
 from tilewright.superopt.costs.provider import cost_by_nodes
 from tilewright.superopt.evaluate.instances import Instance
 from tilewright.superopt.generate.counting import Counted, graph_of
 from tilewright.superopt.generate.gains import LEADING, regimes
-from tilewright.superopt.generate.rewriting import turned, variables_in
+from tilewright.superopt.generate.steps import leading_to
 from tilewright.superopt.search.backtracking import Backtracking, Limits
 
 _COSTS = Counted()
 _LIMITS = Limits(alpha=1.05, pops=8, matches=2, nodes=40)
 _LESS = 0.97
 """The maximum ratio of costs that counts as less."""
-_PLACES = 2
-"""The places of a graph at which a step is undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,6 @@ class Kept:
 
     given: Sequence[Rule] = ()
     rules: list[Rule] = field(default_factory=list[Rule])
-    graphs: list[Graph] = field(default_factory=list[Graph])
 
     def add_needed(self, rules: Iterable[Rule]) -> None:
         """Add those of ``rules`` that are needed, in this order."""
@@ -68,28 +64,22 @@ class Kept:
             found = list(uses(rule))
             if any(self._best(use.graph) > use.cost / _LESS for use in found):
                 self.rules.append(rule)
-                self.graphs += [use.graph for use in found]
 
-    def add_steps(self, rules: Iterable[Rule]) -> None:
-        """Add those of ``rules`` that lead to sources of others."""
-        graphs = list(self.graphs)
-        for rule in rules:
-            undone = (before for graph in graphs for before in _undone(rule, graph))
-            if any(self._best(before, rule) < _LESS * self._best(before) for before in undone):
-                self.rules.append(rule)
+    def add_steps(self, steps: Iterable[Rule]) -> None:
+        """Add those of ``steps`` that lead to sources of the rules."""
+        rules = list(self.rules)
+        for step in steps:
+            before = (graph for rule in rules for made in leading_to(rule, step) for graph in _sources(made))
+            if any(self._best(graph, step) < _LESS * self._best(graph) for graph in before):
+                self.rules.append(step)
 
     def _best(self, graph: Graph, *more: Rule) -> float:
         """The cost of what a search finds for ``graph``, with ``more`` rules."""
         return Backtracking([*self.given, *self.rules, *more], _COSTS, _LIMITS).best(graph).cost
 
 
-def _undone(rule: Rule, graph: Graph) -> Iterator[Graph]:
-    """Graphs that ``rule`` turns into ``graph``."""
-    back = turned(rule)
-    if not all(isinstance(source, Apply) for source in back.sources) or not variables_in(back.targets) <= variables_in(back.sources):
-        return
-    for _, match in zip(range(_PLACES), matches(back, index_of(graph)), strict=False):
-        try:
-            yield applied(graph, match)
-        except (BadProgram, InternalError):
-            continue
+def _sources(rule: Rule) -> Iterator[Graph]:
+    """Graphs of the sources of ``rule``: the first of each regime."""
+    for regime in regimes(rule):
+        with suppress(BadProgram):
+            yield graph_of(rule, Instance(regime[0]), rule.sources)

@@ -20,8 +20,8 @@ from tilewright.passes.rules import ALGEBRA, load_rules
 from tilewright.passes.rules.terms import Apply, Evidence, Proof, Rule, subterms
 from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.generate.conditions import with_conditions
-from tilewright.superopt.generate.gains import can_be_found, paying, weights_of, with_weights
-from tilewright.superopt.generate.lifting import Lifter
+from tilewright.superopt.generate.gains import can_be_found, has_computed_weights, is_rare, paying, weights_of, with_weights
+from tilewright.superopt.generate.lifting import Lifter, with_fused_biases
 from tilewright.superopt.generate.necessity import Kept
 from tilewright.superopt.generate.pruning import has_common_subgraph
 from tilewright.superopt.generate.rewriting import turned, variables_in
@@ -56,7 +56,7 @@ def select(rules: Sequence[Rule], operations: int) -> Selected:
 
     Needs the extra ``superopt``.
     """
-    distinct = [replace(rule, proof=None) for rule in rules if not has_common_subgraph(rule)]
+    distinct = [with_fused_biases(replace(rule, proof=None)) for rule in rules if not has_common_subgraph(rule)]
     candidates = sorted((d for rule in distinct for d in paying(rule) if _fits(d, operations)), key=_rank)
     left = {Stage.PAYING: len(candidates)}
     kept = Kept(that_always_run())
@@ -65,7 +65,7 @@ def select(rules: Sequence[Rule], operations: int) -> Selected:
     kept.add_steps(sorted((step for rule in distinct for step in _steps(rule, candidates)), key=_rank))
     left[Stage.STEPS] = len(kept.rules)
     lifter = Lifter()
-    lifted = list(_distinct(one for rule in kept.rules for one in lifter.lifted(rule)))
+    lifted = list(_distinct(one for rule in kept.rules if not is_rare(rule) for one in lifter.lifted(rule)))
     left[Stage.LIFTED] = len(lifted)
     found = proved(with_conditions(lifted))
     left[Stage.PROVED] = len(found)
@@ -77,7 +77,8 @@ def _steps(rule: Rule, paying_ones: Sequence[Rule]) -> Iterator[Rule]:
     known = {(one.sources, one.targets) for one in paying_ones}
     for directed in (rule, turned(rule)):
         marked = with_weights(directed, weights_of(directed))
-        if _fits(marked, _STEP) and can_be_found(directed) and (marked.sources, marked.targets) not in known:
+        is_known = (marked.sources, marked.targets) in known or has_computed_weights(marked, weights_of(marked))
+        if _fits(marked, _STEP) and can_be_found(directed) and not is_known:
             yield marked
 
 

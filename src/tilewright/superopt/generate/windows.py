@@ -63,6 +63,7 @@ _OF_CONVOLUTIONS: Mapping[Condition, Written] = {
 }
 _COMPLETE = frozenset({"dilations", "group", "pads", "strides"})
 _WITHOUT_JOINING = frozenset({Condition.ANY, Condition.UNPADDED, Condition.POINTS})
+"""Those that permit several groups of convolutions."""
 _OF_ONE_TAP = frozenset({Condition.POINTS, Condition.POINTS_JOINED})
 
 
@@ -126,12 +127,19 @@ def general(rule: Rule) -> Iterator[Rule]:
     if any(isinstance(part, Apply) and part.op is PAD for part in subterms((*rule.sources, *rule.targets))):
         yield from _enlarged(rule, classes)
     else:
-        numbered = [list(enumerate(one.conditions)) for one in classes]
+        joined = _mixes_filters(rule)
+        numbered = [list(enumerate(c for c in one.conditions if not (joined and one.kernel and c in _WITHOUT_JOINING))) for one in classes]
         for chosen in sorted(product(*numbered), key=lambda chosen: sum(number for number, _ in chosen)):
             made = _under(rule, list(zip(classes, (condition for _, condition in chosen), strict=True)))
             if made is not None:
                 yield made
     yield rule
+
+
+def _mixes_filters(rule: Rule) -> bool:
+    """Whether filters are composed with others, which takes one group."""
+    filters = [term.operands[1] for term in data_windows((*rule.sources, *rule.targets)) if term.op is CONV]
+    return any(isinstance(part, Apply) and part.op is CONV for part in subterms(filters))
 
 
 def _is_windowed(term: Term) -> bool:
