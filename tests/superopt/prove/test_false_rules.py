@@ -13,12 +13,12 @@ from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Rule, Term, parse_rules
 from tilewright.superopt.evaluate.instances import Instance, sampled
+from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.generate.counting import graph_of
 from tilewright.superopt.prove.egglog_prover import Effort
 from tilewright.superopt.prove.proofs import all_axioms, relevant
 from tilewright.superopt.prove.verification import Engine, Finding, Verdict, verify_rule
 from tilewright.superopt.prove.z3_prover import agrees
-from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.validate.validation import Validation, validate
 
 RULES = parse_rules(Path(__file__).with_name("false.rules").read_text())

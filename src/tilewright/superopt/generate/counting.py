@@ -1,7 +1,7 @@
 """The work of graphs by counting, as a cost for comparisons of rules: the same on every machine.
 
-Work is the number of elementwise operations and of elements that a product reads, plus a constant for each operator. This
-is no cost model of a processor.
+Work is the number of elementwise operations and of elements that a product reads, plus a constant for each operator.
+This is no cost model of a processor.
 """
 
 from collections.abc import Collection
@@ -112,4 +112,3 @@ def _output(value: Value, nodes: list[Node]) -> Value:
 
 def _is_made(value: Value, nodes: list[Node]) -> bool:
     return any(value in node.outputs for node in nodes)
-

@@ -2,8 +2,8 @@
 
 A rule that is found says what holds for kernels of 3 x 3 taps, without biases, for matrices of one rank. ``lifted``
 infers how far it holds: for any window or under which condition (``windows``), with any leading dimensions
-(``leading``), with biases (``biases``). Each candidate is evaluated over the field at random sizes and attributes and in
-float64, and then proved from axioms; the first one that holds, of those in order of generality, is kept.
+(``leading``), with biases (``biases``). Each candidate is evaluated over the field at random sizes and attributes and
+in float64, and then proved from axioms; the first one that holds, of those in order of generality, is kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -115,5 +115,3 @@ def _with_fused_biases(term: Term) -> Term:
 def _rank_of_reshape(term: Apply) -> int:
     shape = term.attribute("shape")
     return len(shape) if isinstance(shape, tuple) else 0
-
-

@@ -177,7 +177,10 @@ PLACES = Family(
         Operation("AveragePool", _image, of_name(TASO, "AveragePool").building, (_DATA,)),
         Operation("Mean of places", _mean_of_places, _mean, (_DATA,)),
         *(Operation(f"Repeat{axis}", partial(_copied, axis), partial(_repeated, axis), (_DATA,)) for axis in (-2, -1)),
-        *(Operation(f"{name} by channel", _by_channel, partial(_plain, name), (_DATA, _WEIGHT)) for name in ("Add", "Mul")),
+        *(
+            Operation(f"{name} by channel", _by_channel, partial(_plain, name), (_DATA, _WEIGHT))
+            for name in ("Add", "Mul")
+        ),
         Operation("Shift", _by_filter, _shifted, (_DATA, _WEIGHT)),
         Operation("Filters after points", _after, _filters_after, (_WEIGHT, _WEIGHT)),
         Operation("Filters before points", _before, _filters_before, (_WEIGHT, _WEIGHT)),
@@ -206,7 +209,10 @@ ROWS = Family(
             for name in ("ReduceSum", "ReduceMean")
             for keeps in (True, False)
         ),
-        *(Operation(f"{name} of a vector", _columns, partial(_plain, name), (_DATA, _WEIGHT)) for name in ("Add", "Mul")),
+        *(
+            Operation(f"{name} of a vector", _columns, partial(_plain, name), (_DATA, _WEIGHT))
+            for name in ("Add", "Mul")
+        ),
         of_name(TRANSFORMER, "Add"),
     ),
     (

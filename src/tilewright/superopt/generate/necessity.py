@@ -4,8 +4,8 @@ The *uses* of a rule are graphs of its sources, one for each regime of sizes at 
 one of its uses the search, by the rules kept so far, finds nothing as cheap as its targets. Rules are taken in order of
 size, so those that follow from smaller ones go.
 
-A rule that pays nowhere may still be a *step*, after which another one matches (``steps``). It is kept if the search finds
-less with it than without, in a graph from which it leads to the sources of that rule.
+A rule that pays nowhere may still be a *step*, after which another one matches (``steps``). It is kept if the search
+finds less with it than without, in a graph from which it leads to the sources of that rule.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -20,7 +20,14 @@ from tilewright.passes.rules import ALGEBRA, load_rules
 from tilewright.passes.rules.terms import Apply, Evidence, Proof, Rule, subterms
 from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.generate.conditions import with_conditions
-from tilewright.superopt.generate.gains import can_be_found, has_computed_weights, is_rare, paying, weights_of, with_weights
+from tilewright.superopt.generate.gains import (
+    can_be_found,
+    has_computed_weights,
+    is_rare,
+    paying,
+    weights_of,
+    with_weights,
+)
 from tilewright.superopt.generate.lifting import Lifter, with_fused_biases
 from tilewright.superopt.generate.necessity import Kept
 from tilewright.superopt.generate.pruning import has_common_subgraph
@@ -126,12 +133,23 @@ def proved(rules: Sequence[Rule]) -> list[Rule]:
 
     Needs the extra ``superopt``.
     """
-    return [checked for rule in rules if (checked := _checked(rule)) is not None]
+    guesses: list[tuple[str, ...]] = []
+    found: list[Rule] = []
+    for rule in rules:
+        checked = _checked(rule, guesses[-_GUESSES:][::-1])
+        if checked is not None and checked.proof is not None:
+            guesses.append(checked.proof.axioms)
+            found.append(checked)
+    return found
 
 
-def _checked(rule: Rule) -> Rule | None:
+_GUESSES = 6
+"""Of how many rules before it the proofs are tried first: rules of one kind follow each other."""
+
+
+def _checked(rule: Rule, guesses: Sequence[tuple[str, ...]]) -> Rule | None:
     try:
-        names = find_proof(rule)
+        names = find_proof(rule, guesses)
     except BadProgram:
         return None
     trial = try_rule(rule, shapes=_SHAPES)

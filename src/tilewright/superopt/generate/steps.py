@@ -1,20 +1,20 @@
 """Sources from which a step leads to the sources of another rule.
 
-A step's target has a part that another rule's source is an instance of: with the operands of that source put in the place
-of the step's variables, the step's source is a graph in which the other rule matches after the step, and not before.
+A step's target has a part that another rule's source is an instance of: with the operands of that source put in the
+place of the step's variables, the step's source is a graph in which the other rule matches after the step only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import BadProgram
+from tilewright.ops.operator import map_expressions
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.generate.rewriting import Attributes, rebuilt, replaced, with_sides, with_terms
 from tilewright.symbolic.expr import Expr, Symbol, Var
 from tilewright.symbolic.traversal import substitute
-from tilewright.ops.operator import map_expressions
 
 
 def leading_to(rule: Rule, step: Rule) -> Iterator[Rule]:
@@ -58,11 +58,17 @@ class _Binding:
     def matches(self, pattern: Term, term: Term) -> bool:
         """Whether ``term`` is an instance of ``pattern``."""
         if isinstance(pattern, Variable):
-            return (not pattern.is_weight or isinstance(term, Variable)) and self.terms.setdefault(pattern, term) == term
+            return (not pattern.is_weight or isinstance(term, Variable)) and self.terms.setdefault(
+                pattern, term
+            ) == term
         if not isinstance(pattern, Apply) or not isinstance(term, Apply):
             return pattern == term
         same = (pattern.op, pattern.attributes, pattern.output) == (term.op, term.attributes, term.output)
-        return same and len(pattern.operands) == len(term.operands) and all(map(self.matches, pattern.operands, term.operands))
+        return (
+            same
+            and len(pattern.operands) == len(term.operands)
+            and all(map(self.matches, pattern.operands, term.operands))
+        )
 
 
 def _instance(step: Rule, rule: Rule, binding: _Binding) -> Rule | None:

@@ -128,7 +128,10 @@ def general(rule: Rule) -> Iterator[Rule]:
         yield from _enlarged(rule, classes)
     else:
         joined = _mixes_filters(rule)
-        numbered = [list(enumerate(c for c in one.conditions if not (joined and one.kernel and c in _WITHOUT_JOINING))) for one in classes]
+        numbered = [
+            list(enumerate(c for c in one.conditions if not (joined and one.kernel and c in _WITHOUT_JOINING)))
+            for one in classes
+        ]
         for chosen in sorted(product(*numbered), key=lambda chosen: sum(number for number, _ in chosen)):
             made = _under(rule, list(zip(classes, (condition for _, condition in chosen), strict=True)))
             if made is not None:
@@ -233,8 +236,8 @@ def _enlarged(rule: Rule, classes: Sequence[_Class]) -> Iterator[Rule]:
     operand = pads[0].operands[0]
     if len(pads) > 1 or not isinstance(operand, Variable) or len(operand.shape) != _RANK:
         return
-    widths, padding = (tuple(map(Symbol, names)) for names in ("ijkl", "abcd"))
-    small = (Symbol("r"), Symbol("s"))
+    widths, padding = (tuple(Symbol(f"{name}-{at}") for at in range(_RANK)) for name in ("width", "pad"))
+    small = (Symbol("tap-0"), Symbol("tap-1"))
     large = (small[0] + widths[0] + widths[2], small[1] + widths[1] + widths[3])
     for is_joined in (False, True):
         variables = {operand.name: _resized(operand, small, is_joined=is_joined)}
@@ -250,9 +253,10 @@ def _enlarged(rule: Rule, classes: Sequence[_Class]) -> Iterator[Rule]:
             written: tuple[tuple[str, Attribute], ...] = (("dilations", _ONES), ("pads", more))
             for term in one.terms:
                 attributes[term] = Attributes((*written, ("group", 1)) if is_joined else written, "conv")
-        yield rebuilt(rule, variables, attributes)
+        made = rebuilt(rule, variables, attributes)
+        yield replace(made, needs=(*rule.needs, *(width >= 0 for width in widths)))
 
 
 def _resized(variable: Variable, kernel: Sequence[Expr], *, is_joined: bool) -> Variable:
     filters, depth = variable.shape[:2]
-    return replace(variable, shape=(filters, depth if is_joined else Symbol("m"), *kernel))
+    return replace(variable, shape=(filters, depth if is_joined else Symbol("depth"), *kernel))

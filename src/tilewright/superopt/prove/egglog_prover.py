@@ -2,8 +2,8 @@
 
 Both sides of a rule are put into one e-graph, to which axioms add equal terms, until the sides are equal, nothing is
 added, or a limit is reached. Limits are counts, not times, so that results are the same on every machine. Axioms that
-apply to their own results may multiply the terms in one round: as soon as there are many, axioms are applied one by one,
-and counted after each.
+apply to their own results may multiply the terms in one round: as soon as there are many, axioms are applied one by
+one, and counted after each.
 
 Every e-graph checks for contradictions: a term with two shapes, two equal numbers or variables. (egglog 13.2 causes
 some, as it drops a condition of some joins; it is excluded in ``pyproject.toml``.)
