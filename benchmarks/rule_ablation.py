@@ -1,7 +1,7 @@
 """Rules and searches, compared on the planted graphs: `python -m benchmarks.rule_ablation [NAME ...]`.
 
 Each graph is searched with the rules that were generated, with those that were written, and with both (beside those
-that always run), greedily, by backtracking and by saturation. Printed is the estimated cost of the graph that was given,
+that always run), greedily, by backtracking and by saturation. Printed is the estimated cost of the graph as given,
 divided by that of what is found; `rewrite` is what a person finds. Costs are estimates (`costs.kernel_model`), and
 limits of time count CPU seconds, so that the table does not depend on what else the machine does. `--matches`: instead,
 how many rules of each file match in each network of the zoo (`python -m benchmarks.zoo`).

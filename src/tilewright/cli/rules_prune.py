@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         action="store_true",
-        help="keep rules that a search needs, in the form in which networks have them: any window, rank and bias as far "
-        "as axioms prove it; directed, with proofs",
+        help="keep rules that a search needs, in the form in which networks have them: any window, rank and bias as "
+        "far as axioms prove it; directed, with proofs",
     )
     parser.add_argument(
         "--operations",

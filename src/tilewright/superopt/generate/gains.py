@@ -153,20 +153,9 @@ def _paying_choices(rule: Rule) -> Iterator[frozenset[str]]:
         for chosen in (given.union(names) for names in combinations(others, count)):
             if has_computed_weights(rule, chosen):
                 continue
-            kept = [{part for part in side if not _is_free(part, chosen)} for side in sides]
+            kept = [{part for part in side if not variables_in([part]) <= chosen} for side in sides]
             if any(_pays(kept[0], kept[1], regime) for regime in works):
                 yield chosen
-
-
-def _is_free(term: Term, weights: frozenset[str]) -> bool:
-    """Whether ``term`` is of weights only, or adds such to a product, whose kernel does that as it stores."""
-    if variables_in([term]) <= weights:
-        return True
-    if not isinstance(term, Apply) or not term.op.has(Trait.ELEMENTWISE):
-        return False
-    others = [operand for operand in term.operands if not variables_in([operand]) <= weights]
-    is_product = len(others) == 1 and isinstance(others[0], Apply) and others[0].op.kind is FusionKind.CONTRACTION
-    return is_product and len(term.operands) > 1
 
 
 def is_rare(rule: Rule) -> bool:
