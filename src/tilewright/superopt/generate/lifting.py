@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops.operator import require
+from tilewright.passes.rules.term_shapes import REDUCTIONS
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
+from tilewright.passes.rules.weights import is_weight
 from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.generate import leading, windows
@@ -75,8 +77,21 @@ class Lifter:
 def general(rule: Rule) -> Iterator[Rule]:
     """``rule`` under fewer and fewer conditions, in the opposite order, and ``rule`` itself."""
     for candidate in windows.general(rule) if windows.has_windows(rule) else leading.general(rule):
-        times = _with_any_times(candidate)
-        yield from [candidate] if times is None else (times, candidate)
+        open_ = _with_open_reductions(candidate)
+        times = _with_any_times(open_)
+        yield from [open_] if times is None else (times, open_)
+
+
+def _with_open_reductions(rule: Rule) -> Rule:
+    """``rule`` with any values of the attributes of reductions that say how missing axes are read."""
+    attributes: dict[Term, Attributes] = {
+        part: Attributes(
+            (("axes", part.attribute("axes")), ("keepdims", part.attribute("keepdims") is not False)), "reduction"
+        )
+        for part in subterms((*rule.sources, *rule.targets))
+        if isinstance(part, Apply) and part.op.name in REDUCTIONS and part.rest is None and not is_weight(part)
+    }
+    return rebuilt(rule, {}, attributes)
 
 
 def _with_any_times(rule: Rule) -> Rule | None:
