@@ -87,9 +87,9 @@ def canonical(rule: Rule) -> Rule:
         )
         for v in order
     }
-    stars = {Symbol(f"*{old}"): Symbol(f"*{new}") for old, new in leading.items()}
+    stars: dict[Var, Expr] = {Symbol(f"*{old}"): Symbol(f"*{new}") for old, new in leading.items()}
     extents.update(stars)
-    attributes = {
+    attributes: dict[Term, Attributes] = {
         part: Attributes(
             tuple((name, map_expressions(value, expression)) for name, value in part.attributes), part.rest
         )
