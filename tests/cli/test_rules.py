@@ -77,7 +77,7 @@ rule false
     assert main(["rules", "prune", str(file), "-o", str(out), "--search", "--operations", "5"]) == 0
     assert "needed" in capsys.readouterr().out
     (kept,) = parse_rules(out.read_text())
-    assert kept.name == "linear-reversed"
+    assert kept.name == "linear-again-reversed"
     assert kept.proof is not None
     assert out.read_text().startswith("# A header.")
     assert main(["rules", "prune", str(tmp_path / "missing")]) == 2

@@ -24,7 +24,7 @@ GROWING = """
 rule Tanh-grows
   for x[*s]
   from Tanh(x)
-  to Tanh(Add(Tanh(x), Tanh(x)))
+  to Tanh(Mul(x, x))
 
 rule unprovable
   for x[*s], y[*s]
