@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
 
 def _families(options: argparse.Namespace) -> "Sequence[Family]":
     """Those that are named, of the file and of those built in; if none is, all of the file, or all built in."""
-    from tilewright.superopt.generate.families import FAMILIES
+    from tilewright.superopt.generate.library import FAMILIES
 
     own = [] if options.family is None else _own_families(options.family)
     known = {family.name: family for family in (*FAMILIES, *own)}

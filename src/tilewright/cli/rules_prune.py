@@ -18,19 +18,24 @@ if TYPE_CHECKING:
     from tilewright.passes.rules import Rule
 
 
+_OPERATIONS = 5
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which rules, for what purpose, and where to write the rules that are kept."""
     parser.add_argument("files", type=file_path, nargs="+", metavar="FILE", help="files of rules")
     parser.add_argument(
         "--search",
         action="store_true",
-        help="keep rules useful to a search and not implied by always-on rules; directed, with proofs",
+        help="keep rules that a search needs, in the form in which networks have them: any window, rank and bias as "
+        "far as axioms prove it; directed, with proofs",
     )
     parser.add_argument(
         "--operations",
         type=positive,
         metavar="N",
-        help="drop rules with more operations on both sides together (2 more for each output after the first)",
+        help="drop rules with more operations on both sides together (2 more for each output after the first); with "
+        "--search, of those that are not of weights only (default then: 5)",
     )
     parser.add_argument("-o", "--out", type=file_path, metavar="FILE", help="where to write the rules that are kept")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -38,30 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Prune, write, and show how many rules each step leaves."""
-    from tilewright.superopt.generate.gains import paying
-    from tilewright.superopt.generate.pruning import prune, size
-    from tilewright.superopt.generate.selection import arithmetic, is_provable, proved, that_always_run
-
     if options.out is not None:
         check_output(options.out, inputs=options.files)
     rules = read_rules(options.files)
-    counts = {"all": len(rules)}
-    if options.operations is not None:
-        rules = [rule for rule in rules if size(rule) <= options.operations + 2 * (len(rule.sources) - 1)]
-        counts["small"] = len(rules)
-    given = arithmetic()
-    if options.search:
-        given += that_always_run()
-        rules = [rule for rule in rules if any(paying(rule))]
-        counts["may pay"] = len(rules)
-        rules = [rule for rule in rules if is_provable(rule)]
-        counts["proved"] = len(rules)
-    pruned = prune(rules, given)
-    counts |= {step.value: left for step, left in pruned.left.items()}
-    kept: Sequence[Rule] = pruned.rules
-    if options.search:
-        kept = proved([directed for rule in kept for directed in paying(rule)])
-        counts["in each direction that may pay"] = len(kept)
+    kept, counts = _selected(rules, options) if options.search else _pruned(rules, options)
     if options.out is not None:
         with output(options.out, inputs=options.files) as file:
             file.write(_text(options.files, counts, kept).encode())
@@ -71,6 +56,27 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     else:
         _show(counts, console)
     return Status.DONE
+
+
+def _selected(rules: "Sequence[Rule]", options: argparse.Namespace) -> "tuple[Sequence[Rule], Mapping[str, int]]":
+    """The rules for a search, and how many each step leaves."""
+    from tilewright.superopt.generate.selection import select
+
+    found = select(rules, options.operations or _OPERATIONS)
+    return found.rules, {"all": len(rules), **{stage.value: left for stage, left in found.left.items()}}
+
+
+def _pruned(rules: "Sequence[Rule]", options: argparse.Namespace) -> "tuple[Sequence[Rule], Mapping[str, int]]":
+    """The rules that do not follow from others, and how many each step leaves."""
+    from tilewright.superopt.generate.pruning import prune, size
+    from tilewright.superopt.generate.selection import arithmetic
+
+    counts = {"all": len(rules)}
+    if options.operations is not None:
+        rules = [rule for rule in rules if size(rule) <= options.operations + 2 * (len(rule.sources) - 1)]
+        counts["small"] = len(rules)
+    pruned = prune(rules, arithmetic())
+    return pruned.rules, counts | {step.value: left for step, left in pruned.left.items()}
 
 
 def _text(files: Sequence[Path], counts: Mapping[str, int], rules: "Sequence[Rule]") -> str:

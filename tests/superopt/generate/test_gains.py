@@ -50,10 +50,22 @@ def test_what_is_distributed_is_put_together() -> None:
     assert not any(variable.is_weight for variable in directed.variables)
 
 
-def test_products_of_weights_are_computed_before() -> None:
+def test_products_pay_in_either_order_at_some_sizes() -> None:
+    (rule,) = parse_rules(ASSOCIATE)
     first, second = _paying(ASSOCIATE)
-    assert [v.name for v in first.variables if v.is_weight] == ["v", "w"]
-    assert [v.name for v in second.variables if v.is_weight] == ["x", "v"]
+    assert (first.sources, second.sources) == (rule.sources, rule.targets)
+    assert not any(variable.is_weight for variable in (*first.variables, *second.variables))
+
+
+def test_filters_and_vectors_are_weights() -> None:
+    """Nobody computes them of data, so what is made of them costs nothing."""
+    (directed,) = _paying("""
+rule sum
+  for x[a, b, c, d], y[e, b, 3, 3], z[e, b, 3, 3]
+  from Add(Conv(x, y), Conv(x, z))
+  to Conv(x, Add(y, z))
+""")
+    assert [variable.name for variable in directed.variables if variable.is_weight] == ["y", "z"]
 
 
 @pytest.mark.parametrize("text", [COMMUTE, FACTOR, IDENTITY])

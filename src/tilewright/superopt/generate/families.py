@@ -271,5 +271,3 @@ NORMALIZATION = Family(
     ),
 )
 """Convolutions, and a factor and a summand for each channel, as in batch normalization at inference."""
-
-FAMILIES = (TASO, TRANSFORMER, NORMALIZATION)

@@ -107,6 +107,11 @@ class Family:
         return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
 
 
+def of_name(family: Family, name: str) -> Operation:
+    """The operation of ``family`` that is called ``name``."""
+    return next(operation for operation in family.operations if operation.name == name)
+
+
 def apply(name: str, *operands: Term, **attributes: Attribute) -> Apply:
     """The term of one operator."""
     return Apply(require(name), operands, tuple(attributes.items()))

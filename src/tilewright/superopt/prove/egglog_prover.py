@@ -1,7 +1,9 @@
 """Proofs by equality saturation (Willsey et al., "egg", POPL 2021; Zhang et al., egglog, PLDI 2023).
 
-Both sides of a rule are put into one e-graph, to which axioms add equal terms, until the sides are equal or a limit is
-reached. Limits are counts, not times, so that results are the same on every machine.
+Both sides of a rule are put into one e-graph, to which axioms add equal terms, until the sides are equal, nothing is
+added, or a limit is reached. Limits are counts, not times, so that results are the same on every machine. Axioms that
+apply to their own results may multiply the terms in one round: as soon as there are many, axioms are applied one by
+one, and counted after each.
 
 Every e-graph checks for contradictions: a term with two shapes, two equal numbers or variables. (egglog 13.2 causes
 some, as it drops a condition of some joins; it is excluded in ``pyproject.toml``.)
@@ -9,6 +11,7 @@ some, as it drops a condition of some joins; it is excluded in ``pyproject.toml`
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from tilewright.base.errors import BadInput, InternalError
 from tilewright.passes.rules.terms import Rule
@@ -24,6 +27,26 @@ class Effort:
 
 
 DEFAULT_EFFORT = Effort()
+_MANY = 2_000
+"""The number of terms from which on axioms are applied one by one."""
+
+
+class Attempt(Enum):
+    """How an attempt at a proof ended."""
+
+    PROVED = "proved"
+    SATURATED = "the axioms do not prove it"
+    """They add nothing more, and the sides are not equal."""
+    EXHAUSTED = "not provable within"
+    """A limit of ``Effort`` was reached; with more, there may be a proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of an attempt, and the names of axioms that matched until then, most of them needlessly."""
+
+    attempt: Attempt
+    used: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +140,7 @@ class Prover:
 
         Raises ``BadProgram`` if the rule has no shapes that are known.
         """
-        return self.used(rule, effort, among) is not None
+        return self.attempt(rule, effort, among).attempt is Attempt.PROVED
 
     def used(
         self, rule: Rule, effort: Effort = DEFAULT_EFFORT, among: Collection[str] | None = None
@@ -126,6 +149,11 @@ class Prover:
 
         Raises ``BadProgram`` if the rule has no shapes that are known.
         """
+        outcome = self.attempt(rule, effort, among)
+        return outcome.used if outcome.attempt is Attempt.PROVED else None
+
+    def attempt(self, rule: Rule, effort: Effort = DEFAULT_EFFORT, among: Collection[str] | None = None) -> Outcome:
+        """Look for a proof of ``rule``. Raises ``BadProgram`` if the rule has no shapes that are known."""
         functions = dict(self._functions)
         question = goal(rule, functions)
         self._graph.run("\n".join(["(push)", *self._new(functions), question.program]))
@@ -134,23 +162,21 @@ class Prover:
         finally:
             self._graph.run("(pop)")
 
-    def _saturated(self, question: Goal, effort: Effort, among: Collection[str] | None) -> frozenset[str] | None:
+    def _saturated(self, question: Goal, effort: Effort, among: Collection[str] | None) -> Outcome:
         applied: frozenset[str] = frozenset()
-        for number in range(effort.rounds):
+        for number in range(effort.rounds + 1):
             if self._graph.holds(question.claims):
-                break
+                return Outcome(Attempt.PROVED, frozenset(self._axioms[int(name)] for name in applied))
             sizes = self._graph.sizes()
-            if sum(sizes.values()) > effort.terms:
-                return None
-            ran = self._round(number, sizes, among)
+            if number == effort.rounds or sum(sizes.values()) > effort.terms:
+                break
+            ran = self._round(number, sizes, effort, among)
             applied |= ran.fired
             if not ran.has_news:
-                return None
-        if not self._graph.holds(question.claims):
-            return None
-        return frozenset(self._axioms[int(name)] for name in applied)
+                return Outcome(Attempt.SATURATED)
+        return Outcome(Attempt.EXHAUSTED)
 
-    def _round(self, number: int, sizes: Mapping[str, int], among: Collection[str] | None) -> _Ran:
+    def _round(self, number: int, sizes: Mapping[str, int], effort: Effort, among: Collection[str] | None) -> _Ran:
         """Apply each ruleset that can match once; leaving out the others saves most of the time."""
         present = {name for name, count in sizes.items() if count}
         chosen = [
@@ -158,7 +184,20 @@ class Prover:
             for (axiom, constructors), ruleset in self._rulesets.items()
             if constructors <= present and (among is None or axiom in among)
         ]
-        self._graph.run(f"(unstable-combined-ruleset round-{number} {' '.join(chosen)})")
-        terms = self._graph.run(f"(run round-{number} 1)")
+        if sum(sizes.values()) > _MANY:
+            terms = self._one_by_one(chosen, effort)
+        else:
+            self._graph.run(f"(unstable-combined-ruleset round-{number} {' '.join(chosen)})")
+            terms = self._graph.run(f"(run round-{number} 1)")
         shapes = self._graph.run("(run-schedule (saturate (run shapes)))")
         return _Ran(terms.has_news or shapes.has_news, terms.fired)
+
+    def _one_by_one(self, rulesets: Sequence[str], effort: Effort) -> _Ran:
+        """Apply ``rulesets`` one after the other, until there are too many terms."""
+        has_news, fired = False, frozenset[str]()
+        for ruleset in rulesets:
+            ran = self._graph.run(f"(run {ruleset} 1)")
+            has_news, fired = has_news or ran.has_news, fired | ran.fired
+            if ran.has_news and sum(self._graph.sizes().values()) > effort.terms:
+                break
+        return _Ran(has_news, fired)

@@ -17,6 +17,7 @@ from tilewright.passes.rules import Evidence, Rule, parse_rules
 from tilewright.superopt.evaluate.instances import Instance, sampled, try_floats, try_rule
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
+from tilewright.superopt.prove.egglog_prover import DEFAULT_EFFORT, Attempt
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, replays
 from tilewright.superopt.prove.witness import Witness, differ_in_shape, tried, unknown_functions, witness
 from tilewright.superopt.prove.z3_prover import agrees
@@ -135,6 +136,14 @@ def _differing(rule: Rule, instance: Instance, shapes: int) -> Finding:
     return Finding(rule, Verdict.UNPROVED, reason, unknown=unknown)
 
 
+def _told(attempts: Sequence[Attempt]) -> str:
+    """The reason why not all ``attempts`` are proofs; empty if they are."""
+    if Attempt.EXHAUSTED in attempts:
+        effort = DEFAULT_EFFORT
+        return f"{Attempt.EXHAUSTED.value} {effort.rounds} rounds of the axioms and {effort.terms} terms"
+    return Attempt.SATURATED.value if Attempt.SATURATED in attempts else ""
+
+
 def _needs_proof(rule: Rule, own: tuple[Rule, ...]) -> bool:
     """Whether a rule is neither an axiom nor marked as tested. A rule with only the name of an axiom needs a proof."""
     is_tested = rule.proof is not None and rule.proof.evidence is Evidence.TESTED
@@ -167,8 +176,7 @@ def unproved(rule: Rule, own: tuple[Rule, ...] = ()) -> str:
     """The reason why a rule is not proved; empty if it is. Stored proofs are replayed. Raises as ``verify``."""
     try:
         if rule.proof is None or not _is_stored(rule):
-            is_proved = all(map(all_axioms(own).proves, at_ranks(rule)))
-            return "" if is_proved else "the axioms do not prove it"
+            return _told([all_axioms(own).attempt(version).attempt for version in at_ranks(rule)])
         unknown = [name for name in rule.proof.axioms if name not in axioms(own)]
         if unknown:
             return f"there is no axiom {unknown[0]}"
