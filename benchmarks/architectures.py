@@ -8,11 +8,13 @@ axis; `size` is the side of an image, the length of a text or the samples of a s
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from . import detectors
 from .zoo.libraries import transformers, vision
 
 Inputs = tuple[Tensor, ...]
@@ -79,8 +81,8 @@ def _video(batch: int, size: int) -> Inputs:
     return (torch.randn(batch, 3, 4, size, size),)
 
 
-def _one_image(_: int, size: int) -> Inputs:
-    return (torch.rand(3, size, size + 32),)
+def _one_picture(_: int, size: int) -> Inputs:
+    return (detectors.picture(size, size + 32),)
 
 
 class First(nn.Module):
@@ -100,28 +102,12 @@ class First(nn.Module):
         return result
 
 
-class Detector(nn.Module):
-    """A detection network: boxes, labels and scores of one image, and masks, if it has them."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        found = self.network([image])[0]
-        return tuple(found[name] for name in ("boxes", "labels", "scores", "masks") if name in found)
-
-
 def _vision(name: str, **options: object) -> Callable[[], nn.Module]:
     return lambda: First(getattr(vision, name)(weights=None, **options))
 
 
 def _segmentation(name: str) -> Callable[[], nn.Module]:
     return lambda: First(getattr(vision.segmentation, name)(weights=None, weights_backbone=None, num_classes=5))
-
-
-def _detection(name: str) -> Callable[[], nn.Module]:
-    return lambda: Detector(getattr(vision.detection, name)(weights=None, weights_backbone=None, num_classes=5))
 
 
 def _timm(name: str, **options: object) -> Callable[[], nn.Module]:
@@ -364,15 +350,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "deeplabv3_mobilenet": Architecture(_segmentation("deeplabv3_mobilenet_v3_large"), _pixels, IMAGE, (64, 96)),
     "lraspp": Architecture(_segmentation("lraspp_mobilenet_v3_large"), _pixels, IMAGE, (64, 96)),
     **{
-        name: Architecture(_detection(name), _one_image, ({1: "height", 2: "width"},), (128, 160))
-        for name in (
-            "fasterrcnn_mobilenet_v3_large_320_fpn",
-            "ssdlite320_mobilenet_v3_large",
-            "ssd300_vgg16",
-            "retinanet_resnet50_fpn",
-            "fcos_resnet50_fpn",
-            "maskrcnn_resnet50_fpn",
-        )
+        name: Architecture(partial(detectors.detector, name), _one_picture, ({1: "height", 2: "width"},), (128, 160))
+        for name in detectors.NAMES
     },
     **_of_timm(
         IMAGE,

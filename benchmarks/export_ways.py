@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,12 @@ class Question:
         """The inputs as arrays."""
         return [[x.numpy() for x in given] for given in self.inputs]
 
+    def difference(self, ours: Arrays, theirs: Arrays) -> float:
+        """The largest of an output; boxes that a detection network finds may come in another order."""
+        from .detectors import Detector
+
+        return difference(matched(ours, theirs) if isinstance(self.network, Detector) else ours, theirs)
+
 
 def question(case: Case) -> Question:
     """The network and its inputs. Raises whatever its library raises."""
@@ -94,13 +101,20 @@ def question(case: Case) -> Question:
     pairs = [(chosen.batches[0], chosen.sizes[0])]
     if case.sizes is Sizes.OPEN:
         pairs += zip(chosen.batches[1:], (*chosen.sizes[1:], *chosen.sizes), strict=False)
-    inputs = [chosen.inputs(batch, size) for batch, size in pairs]
+    inputs = [_drawn(network, partial(chosen.inputs, batch, size)) for batch, size in pairs]
     try:
         with torch.no_grad():
             expected = [arrays(network(*given)) for given in inputs]
     except RuntimeError:
         expected = []
     return Question(network, inputs, expected)
+
+
+def _drawn(network: object, draw: Callable[[], Sequence[object]]) -> Sequence[object]:
+    """Inputs; for a detection network a picture of which rounding does not decide what is found."""
+    from .detectors import Detector, steady
+
+    return (steady(network, lambda: draw()[0]),) if isinstance(network, Detector) else draw()
 
 
 def arrays(results: object) -> Arrays:
@@ -232,6 +246,22 @@ def export(case: Case, asked: Question, folder: Path) -> Path:
         warnings.simplefilter("ignore")
         torch.onnx.export(asked.network, tuple(asked.inputs[0]), str(path), **options)
     return path
+
+
+def matched(ours: Arrays, theirs: Arrays) -> Arrays:
+    """What a detection network finds, in the order of `theirs`: beside each box the nearest one of its label.
+
+    Each is taken once. Boxes of nearly equal scores come in any order. As it is, if there are not as many.
+    """
+    boxes, labels = ours[0].astype(np.float64), ours[1]
+    if ours[0].shape != theirs[0].shape:
+        return ours
+    left, order = np.ones(len(boxes), np.bool_), []
+    for box, label in zip(theirs[0], theirs[1], strict=True):
+        distance = np.abs(boxes - box).max(axis=1, initial=0.0)
+        order.append(int(np.argmin(np.where(left & (labels == label), distance, np.inf))))
+        left[order[-1]] = False
+    return [result[order] for result in ours] if order else ours
 
 
 def difference(ours: Arrays, theirs: Arrays) -> float:

@@ -23,7 +23,7 @@ from enum import Enum
 from itertools import product
 from pathlib import Path
 
-from .export_ways import TOLERANCE, Case, NoModelError, Sizes, Way, difference, prepared, question, short
+from .export_ways import TOLERANCE, Case, NoModelError, Sizes, Way, prepared, question, short
 from .options import names
 
 RESULTS = Path(__file__).parent / "results" / "exports.json"
@@ -68,9 +68,9 @@ def examine(case: Case, folder: Path) -> Finding:
     expected = asked.expected or theirs
     if not expected:
         return Finding(Verdict.NO_MODEL.value, "PyTorch can't run it here")
-    worst = max(map(difference, found, expected))
+    worst = max(map(asked.difference, found, expected))
     if not worst <= TOLERANCE:
-        if theirs and max(map(difference, found, theirs)) <= TOLERANCE:
+        if theirs and max(map(asked.difference, found, theirs)) <= TOLERANCE:
             return Finding(Verdict.NO_MODEL.value, f"off by {worst:.1e}, as ONNX Runtime is")
         return Finding(Verdict.WRONG.value, f"off by {worst:.1e}")
     if isinstance(model, SpecializingModel):

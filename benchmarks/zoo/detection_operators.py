@@ -54,6 +54,32 @@ def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 def _roi_align(
     data: Tensor, rois: Tensor, scale: float, height: int, width: int, sampling_ratio: int, aligned: bool
 ) -> Tensor:
-    """torchvision's own definition, not compiled."""
-    definition = importlib.import_module("torchvision.ops.roi_align")._roi_align
-    return definition.__wrapped__(data, rois, scale, height, width, sampling_ratio, aligned)
+    """As the native operator, for a fixed number of samples.
+
+    torchvision's definition in Python differs: samples beyond the image are the nearest element there, and not 0.
+    """
+    if sampling_ratio < 1:
+        raise NotImplementedError(f"sampling_ratio is {sampling_ratio}; only a fixed number of samples is defined here")
+    offset = 0.5 if aligned else 0.0
+    corners = rois[:, 1:] * scale - offset
+    rows, columns = (
+        _weights(corners[:, axis], corners[:, axis + 2], bins, sampling_ratio, extent, aligned)
+        for axis, bins, extent in ((1, height, data.shape[2]), (0, width, data.shape[3]))
+    )
+    pooled = data.new_zeros((len(rois), data.shape[1], height, width))
+    for image, elements in enumerate(data):
+        own = rois[:, 0] == image
+        sampled = torch.einsum("kph,chw,kqw->kcpq", rows[own], elements, columns[own])
+        parts = sampled.reshape(-1, data.shape[1], height, sampling_ratio, width, sampling_ratio)
+        pooled[own] = parts.mean((3, 5))
+    return pooled
+
+
+def _weights(start: Tensor, end: Tensor, bins: int, samples: int, extent: int, aligned: bool) -> Tensor:
+    """Of each region, for each sample along one dimension, the weights of the elements of the image."""
+    length = end - start if aligned else (end - start).clamp(min=1.0)
+    steps = (torch.arange(bins * samples) + 0.5) / (bins * samples)
+    places = start[:, None] + steps * length[:, None]
+    inside = (places >= -1.0) & (places <= extent)
+    distances = (places.clamp(0.0, extent - 1.0)[..., None] - torch.arange(extent)).abs()
+    return (1.0 - distances).clamp(min=0.0) * inside[..., None]

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.export_tables import report
-from benchmarks.export_ways import TOLERANCE, Case, Sizes, Way, difference
+from benchmarks.export_ways import TOLERANCE, Case, Sizes, Way, difference, matched
 from benchmarks.exports import Finding, Verdict, keep, stored
 
 
@@ -25,6 +25,20 @@ def test_what_is_not_finite_must_be_the_same() -> None:
     assert difference(special, special) == 0
     assert difference([np.array([0.0, np.inf, 1.0], np.float32)], special) == float("inf")
     assert difference([np.array([np.nan, np.inf, np.nan], np.float32)], special) == float("inf")
+
+
+def test_boxes_are_matched_one_to_one() -> None:
+    boxes = np.array([[0, 0, 4, 4], [0, 0, 4, 5], [0, 0, 4, 4]], np.float32)
+    theirs = [boxes, np.array([1, 1, 2]), np.array([0.5, 0.4, 0.3], np.float32)]
+    ours = [one[[2, 1, 0]] for one in theirs]
+    assert difference(ours, theirs) > TOLERANCE
+    assert difference(matched(ours, theirs), theirs) == 0
+    twice = [one[[0, 0, 2]] for one in theirs]
+    assert difference(matched(twice, theirs), theirs) > 0.1
+    fewer = [one[:2] for one in theirs]
+    assert difference(matched(fewer, theirs), theirs) == float("inf")
+    none = [one[:0] for one in theirs]
+    assert difference(matched(none, none), none) == 0
 
 
 def test_each_export_has_a_file_of_its_own() -> None:

@@ -5,9 +5,9 @@ import pytest
 from numpy.typing import NDArray
 
 import tilewright
-from tests.frontend.models import single_node
-from tests.ops.nodes import NodeCase, check, run_reference
-from tilewright.base.errors import InvalidModel, UnsupportedModel
+from tests.frontend.models import run_onnxruntime, single_node
+from tests.ops.nodes import NodeCase, Oracle, check, run_reference
+from tilewright.base.errors import InvalidModel
 from tilewright.base.settings import Settings
 from tilewright.frontend.onnx.read import importer
 
@@ -199,10 +199,34 @@ def test_what_does_not_fit(
         importer.load(single_node(op, inputs, **attributes))
 
 
-def test_regions_without_a_number_of_samples_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("options", "oracle"),
+    [
+        ({}, run_onnxruntime),
+        ({"coordinate_transformation_mode": "output_half_pixel"}, run_onnxruntime),
+        ({"mode": "max"}, run_reference),
+    ],
+    ids=["half_pixel", "output_half_pixel", "max"],
+)
+def test_regions_have_as_many_samples_as_they_are_large(options: dict[str, str], oracle: Oracle) -> None:
+    """In one model for any number of regions, of any sizes."""
+    x, images = f(2, 3, 8, 9), ints(0, 1, 1, 0)
+    sizes = {"output_height": 3, "output_width": 2, "spatial_scale": 0.9}
+    proto = single_node("RoiAlign", {"x": x, "rois": REGIONS, "images": images}, opset=16, **sizes, **options)
+    for info in proto.graph.input[1:]:
+        info.type.tensor_type.shape.dim[0].dim_param = "regions"
+    model = tilewright.compile(proto, settings=Settings(bounds_check=True))
+    for chosen in ([0, 1, 2, 3], [3, 1], []):
+        feeds = {"x": x, "rois": REGIONS[chosen], "images": images[chosen]}
+        (found,) = model.run(None, feeds)
+        (expected,) = oracle(proto, feeds) if chosen else [np.zeros((0, 3, 3, 2), np.float32)]
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_regions_with_a_negative_number_of_samples_are_invalid() -> None:
     inputs = {"x": f(1, 2, 4, 4), "r": REGIONS, "b": ints(0, 0, 0, 0)}
-    with pytest.raises(UnsupportedModel, match=r"sampling_ratio 0 .* give 1 or more"):
-        importer.load(single_node("RoiAlign", inputs))
+    with pytest.raises(InvalidModel, match=r"sampling_ratio is -1; give 1 or more, or 0"):
+        importer.load(single_node("RoiAlign", inputs, sampling_ratio=-1))
 
 
 def test_columns_that_do_not_fit_the_image() -> None:

@@ -100,6 +100,19 @@ def test_mel_weights(bins: int, length: int, rate: int) -> None:
     )
 
 
+def test_mel_weights_of_numbers_that_are_data() -> None:
+    """One model for all counts, rates and edges."""
+    sizes = {"bins": one(8), "length": one(16), "rate": one(8192)}
+    edges = {"low": one(0.0, np.float32), "high": one(4096.0, np.float32)}
+    proto = single_node("MelWeightMatrix", {**sizes, **edges})
+    model = tilewright.compile(proto)
+    for bins, length, rate, low in ((8, 16, 8192, 0.0), (3, 400, 16000, 60.0), (40, 32, 8000, 0.0)):
+        edges = {"low": one(low, np.float32), "high": one(rate / 2, np.float32)}
+        feeds = {"bins": one(bins), "length": one(length), "rate": one(rate), **edges}
+        (found,) = model.run(None, feeds)
+        np.testing.assert_allclose(found, run_reference(proto, feeds)[0], rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("case", "error", "message"),
     [

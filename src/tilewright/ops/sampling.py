@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 from itertools import product
+from math import inf
 from operator import add
 
 from tilewright.base.dtypes import DType, f32
@@ -214,9 +215,10 @@ def roi_align(
     x: Tensor,
     rois: Tensor,
     batches: Tensor,
+    counts: Tensor | None = None,
     *,
     output: tuple[int, int],
-    samples: int,
+    samples: int | Expr,
     scale: float = 1.0,
     offset: float = 0.5,
     largest: bool = False,
@@ -225,14 +227,17 @@ def roi_align(
 
     Each bin is the mean of ``samples`` times ``samples`` bilinear samples, or with ``largest`` the maximum of their
     weighted elements. A region's coordinates are multiplied by ``scale``, then ``offset`` is subtracted; without an
-    offset regions are at least 1 wide.
+    offset regions are at least 1 wide. With ``counts[R, 2]`` each region has so many samples of its own for a bin along
+    x and y, at most ``samples``; bins without samples are 0.
     """
     if x.ndim != 4 or rois.ndim != 2 or rois.shape[1] != const(4) or batches.shape != rois.shape[:1]:
         raise BadProgram(f"{x}, {rois}, {batches} must have the shapes [N, C, H, W], [regions, 4], [regions]")
-    if samples < 1 or min(output) < 1:
+    if (isinstance(samples, int) and samples < 1) or min(output) < 1:
         raise BadProgram(f"{samples} samples for each of {output} bins: all must be at least 1")
+    if counts is not None and (counts.shape != (rois.shape[0], const(2)) or not counts.dtype.is_int):
+        raise BadProgram(f"{counts} must hold two integers for each of {rois}")
     _require_elements(x)
-    regions = _Regions(x, rois, output, samples, scale, offset)
+    regions = _Regions(x, rois, counts, output, as_expr(samples), scale, offset)
     zero = const(0.0, regions.dtype)
 
     def body(index: Index) -> Reduction:
@@ -240,30 +245,64 @@ def roi_align(
         image = checked(batches[region], x.shape[0], Origin("RoiAlign", "batch_indices"))
         inside, taps = regions.sampled(region, bins)
         if largest:
-            return te.max(select(inside, _largest_part(x, (image, channel), taps), zero), axis=regions.axes)
-        return te.sum(select(inside, sample(x, (image, channel), taps, zeros=False), zero), axis=regions.axes)
+            part = select(inside, _largest_part(x, (image, channel), taps), zero)
+            return te.max(regions.if_own(region, part, const(-inf, regions.dtype)), axis=regions.axes)
+        part = select(inside, sample(x, (image, channel), taps, zeros=False), zero)
+        return te.sum(regions.if_own(region, part, zero), axis=regions.axes)
+
+    def finished(index: Index) -> Expr:
+        count = regions.count(index[0])
+        if largest:
+            return cast(select(count > 0.0, pooled[index], zero), x.dtype)
+        return cast(pooled[index] * (1.0 / maximum(count, const(1.0, regions.dtype))), x.dtype)
 
     pooled = tensor((rois.shape[0], x.shape[1], *map(const, output)), body)
-    if largest:
+    if largest and counts is None:
         return narrowed(pooled, x.dtype)
-    return tensor(pooled.shape, lambda index: cast(pooled[index] * (1.0 / (samples * samples)), x.dtype))
+    return tensor(pooled.shape, finished)
 
 
 class _Regions:
-    """Positions of the samples of regions: ``samples`` along each dimension of each of ``output`` bins."""
+    """Positions of the samples of regions: ``samples``, or its own number of ``counts``, along each dimension of each
+    of ``output`` bins."""
 
     def __init__(
-        self, x: Tensor, rois: Tensor, output: tuple[int, int], samples: int, scale: float, offset: float
+        self,
+        x: Tensor,
+        rois: Tensor,
+        counts: Tensor | None,
+        output: tuple[int, int],
+        samples: Expr,
+        scale: float,
+        offset: float,
     ) -> None:
         self.dtype = accumulator(x.dtype)
         self.axes = [te.reduce_axis((0, samples), name=name) for name in ("iy", "ix")]
         """Reduction axes over the samples of a bin."""
         self._spatial = x.shape[2:]
         self._rois = rois
+        self._counts = counts
         self._output = output
         self._samples = samples
         self._scale = scale
         self._offset = offset
+
+    def count(self, region: Expr) -> Expr:
+        """The samples of one bin."""
+        return self._along(region, 0) * self._along(region, 1)
+
+    def if_own(self, region: Expr, part: Expr, otherwise: Expr) -> Expr:
+        """``part`` where the sample is one of the region's."""
+        if self._counts is None:
+            return part
+        own: Expr = TRUE
+        for dim, axis in enumerate(self.axes):
+            own = own & (axis.var < cast(self._counts[region, const(1 - dim)], index_dtype))
+        return select(own, part, otherwise)
+
+    def _along(self, region: Expr, dim: int) -> Expr:
+        """The samples of one bin along ``dim``."""
+        return cast(self._samples if self._counts is None else self._counts[region, const(1 - dim)], self.dtype)
 
     def sampled(self, region: Expr, bins: Sequence[Expr]) -> tuple[Expr, list[list[Tap]]]:
         """Whether the sample of a bin is in the image, and the taps for its interpolation."""
@@ -282,7 +321,8 @@ class _Regions:
         length = end - start if self._offset else maximum(end - start, const(1.0, self.dtype))
         size = length * const(1.0 / self._output[dim], self.dtype)
         step = cast(self.axes[dim].var, self.dtype) + 0.5
-        return start + cast(bin_, self.dtype) * size + step * size * (1.0 / self._samples)
+        part = 1.0 / maximum(self._along(region, dim), const(1.0, self.dtype))
+        return start + cast(bin_, self.dtype) * size + step * size * part
 
 
 def _largest_part(x: Tensor, prefix: Index, taps: Sequence[Sequence[Tap]]) -> Expr:

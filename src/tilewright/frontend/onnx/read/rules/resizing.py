@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from tilewright.base.dtypes import f32
+from tilewright.base.dtypes import f32, i64
 from tilewright.base.errors import ResourceLimit
 from tilewright.frontend.onnx.read import protos
 from tilewright.frontend.onnx.read.rules.rule import Request, RuleFunction
@@ -258,23 +258,41 @@ def _grid_sample(request: Request) -> Sequence[Value]:
 
 def _roi_align(request: Request) -> Sequence[Value]:
     samples = request.integer("sampling_ratio", 0)
-    if samples == 0:
-        raise request.unsupported("sampling_ratio 0 (as many as a region is large) is not supported; give 1 or more")
+    if samples < 0:
+        raise request.invalid(f"sampling_ratio is {samples}; give 1 or more, or 0 for as many as a region is large")
     default = "half_pixel" if request.opset >= 16 else "output_half_pixel"
     placing = request.text("coordinate_transformation_mode", default)
     mode = request.text("mode", "avg")
     if placing not in ("half_pixel", "output_half_pixel") or mode not in ("avg", "max"):
         raise request.invalid(f"mode {mode} with coordinates {placing}: avg, max with (output_)half_pixel are there")
-    result = request.apply(
-        "RoiAlign",
-        *(request.input(position) for position in range(3)),
-        output=(request.integer("output_height", 1), request.integer("output_width", 1)),
-        samples=samples,
-        scale=request.number("spatial_scale", 1.0),
-        offset=0.5 if placing == "half_pixel" else 0.0,
-        largest=mode == "max",
-    )
-    return [result]
+    output = (request.integer("output_height", 1), request.integer("output_width", 1))
+    scale, offset = request.number("spatial_scale", 1.0), 0.5 if placing == "half_pixel" else 0.0
+    counts = None
+    if samples == 0:
+        counts = _samples_of_regions(request, output, scale, offset)
+        wanted = request.apply("ReduceMax", counts, keepdims=False)
+        samples = request.sizes_of(request.apply("Max", wanted, request.constant(np.array(1, np.int64))))[0]
+    inputs = [*(request.input(position) for position in range(3)), *([] if counts is None else [counts])]
+    options = {"output": output, "samples": samples, "scale": scale, "offset": offset, "largest": mode == "max"}
+    return request.apply_many("RoiAlign", inputs, 1, **options)
+
+
+def _samples_of_regions(request: Request, output: tuple[int, int], scale: float, offset: float) -> Value:
+    """As many samples for each bin of a region as it has pixels, along x and y: i64[regions, 2]."""
+    rois = request.input(1)
+
+    def number(*values: float) -> Value:
+        return request.constant(np.array(values, rois.dtype.numpy))
+
+    def corner(first: int) -> Value:
+        part = request.apply("Slice", rois, starts=(first,), ends=(first + 2,), axes=(1,))
+        return request.apply("Sub", request.apply("Mul", part, number(scale)), number(offset))
+
+    sides = request.apply("Sub", corner(2), corner(0))
+    sides = sides if offset else request.apply("Max", sides, number(1.0))
+    parts = request.apply("Div", sides, number(*map(float, reversed(output))))
+    counts = request.apply("Cast", request.apply("Ceil", parts), to=i64)
+    return request.apply("Max", counts, request.constant(np.array(0, np.int64)))
 
 
 RULES: Mapping[str, RuleFunction] = {

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.dtypes import DType, f32, f64
+from tilewright.base.dtypes import DType, f32, f64, i64
 from tilewright.frontend.onnx.read.protos import dtype_of
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.shapes import normalize_axis
+from tilewright.symbolic.expr import as_expr
 
 MAX_MATRIX = 1 << 24
 """Maximum elements of a constant computed here: the matrix of a transform (2048 complex points), a filter bank, a
@@ -158,6 +159,8 @@ def _output_dtype(request: Request) -> DType:
 
 def _mel_weight_matrix(request: Request) -> Sequence[Value]:
     """Triangles over the bins of a spectrum, at equal distances on the mel scale (as ONNX's definition has them)."""
+    if any(request.importer.known(request.input(position)) is None for position in range(5)):
+        return [_mel_weights_of_data(request)]
     bins, length, rate = (_scalar(request, position, 0) for position in range(3))
     edges = [_edge(request, position) for position in (3, 4)]
     if bins < 1 or length < 1 or rate < 1 or not 0 <= edges[0] < edges[1] < np.inf:
@@ -179,6 +182,58 @@ def _mel_weight_matrix(request: Request) -> Sequence[Value]:
     matrix = np.where((center <= frequencies) & (frequencies < right), falling, matrix)
     matrix = np.where((frequencies == center) & (left == center), np.where(right > center, matrix, 1.0), matrix)
     return [request.constant(matrix.astype(_output_dtype(request).numpy))]
+
+
+def _mel_weights_of_data(request: Request) -> Value:
+    """The same of numbers that are known only in a run: how many bins there are is then read as sizes."""
+
+    def whole(value: Value) -> Value:
+        return request.apply("Cast", request.apply("Reshape", value, shape=(1,)), to=i64)
+
+    def wide(value: Value) -> Value:
+        return request.apply("Cast", request.apply("Reshape", value, shape=(1,)), to=f64)
+
+    def number(element: float, dtype: DType = f64) -> Value:
+        return request.constant(np.array([element], dtype.numpy))
+
+    def mel(edge: Value) -> Value:
+        ratio = request.apply("Add", request.apply("Div", wide(edge), number(700.0)), number(1.0))
+        return request.apply("Mul", request.apply("Log", ratio), number(2595 / np.log(10)))
+
+    count, length = whole(request.input(0)), whole(request.input(1))
+    half = request.apply("Add", request.apply("Div", length, number(2, i64)), number(1, i64))
+    (bins,), (rows,) = request.sizes_of(count), request.sizes_of(half)
+    low, high = mel(request.input(3)), mel(request.input(4))
+    step = request.apply("Div", request.apply("Sub", high, low), wide(request.apply("Add", count, number(2, i64))))
+    mels = request.apply("Range", low, step, count=as_expr(bins) + 2)
+    hertz = request.apply("Exp", request.apply("Mul", mels, number(np.log(10) / 2595)))
+    hertz = request.apply("Mul", request.apply("Sub", hertz, number(1.0)), number(700.0))
+    scaled = request.apply("Mul", wide(request.apply("Add", length, number(1, i64))), hertz)
+    points = request.apply("Floor", request.apply("Div", scaled, wide(request.input(2))))
+    left, center, right = (
+        request.apply("Slice", points, starts=(at,), ends=(as_expr(bins) + at,), axes=(0,)) for at in range(3)
+    )
+    places = request.apply("Range", number(0.0), number(1.0), count=rows)
+    return _triangles(request, request.apply("Unsqueeze", places, axes=(1,)), (left, center, right))
+
+
+def _triangles(request: Request, place: Value, corners: tuple[Value, Value, Value]) -> Value:
+    """At each place how high each triangle is, which is 1 at its center."""
+    left, center, right = corners
+    zero, one = (request.constant(np.array(element, np.float64)) for element in (0.0, 1.0))
+
+    def slope(distance: Value, ends: tuple[Value, Value]) -> Value:
+        return request.apply("Div", distance, request.apply("Max", request.apply("Sub", *ends), one))
+
+    def between(low: Value, high: Value) -> Value:
+        return request.apply("And", request.apply("LessOrEqual", low, place), request.apply("Less", place, high))
+
+    rising = slope(request.apply("Sub", place, left), (center, left))
+    falling = slope(request.apply("Sub", right, place), (right, center))
+    height = request.apply("Where", between(left, center), rising, zero)
+    height = request.apply("Where", between(center, right), falling, height)
+    height = request.apply("Where", request.apply("Equal", place, center), one, height)
+    return request.apply("Cast", height, to=_output_dtype(request))
 
 
 def _edge(request: Request, position: int) -> float:

@@ -22,12 +22,12 @@ def _roi_align(writing: Writing) -> None:
     height, width = writing.ints("output") or (1, 1)
     writing.result(
         "RoiAlign",
-        writing.inputs,
+        writing.inputs[:3],
         coordinate_transformation_mode=placing,
         mode="max" if writing.integer("largest") else "avg",
         output_height=height,
         output_width=width,
-        sampling_ratio=writing.integer("samples"),
+        sampling_ratio=writing.integer("samples") if len(writing.inputs) == 3 else 0,
         spatial_scale=writing.number("scale"),
     )
 

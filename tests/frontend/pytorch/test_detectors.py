@@ -1,0 +1,56 @@
+"""Detection networks of torchvision run whole: they find what PyTorch finds, and what ONNX Runtime finds."""
+
+import warnings
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+import tilewright
+from benchmarks.export_ways import TOLERANCE, difference, matched
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnxscript")
+NAMES = (
+    "ssdlite320_mobilenet_v3_large",
+    "ssd300_vgg16",
+    "retinanet_resnet50_fpn",
+    "fcos_resnet50_fpn",
+    "fasterrcnn_mobilenet_v3_large_320_fpn",
+    "fasterrcnn_resnet50_fpn",
+    "maskrcnn_resnet50_fpn",
+)
+
+
+def exported(network: object, image: object, path: Path) -> Path:
+    """The model of the older exporter; the newer one refuses how these networks choose boxes."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.onnx.export(network, (image,), str(path), dynamo=False, opset_version=17, input_names=["image"])
+        except Exception as error:  # noqa: BLE001  whatever torch raises, there is no model to be tested
+            pytest.skip(f"torch can't export it: {type(error).__name__}")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_it_finds_what_pytorch_and_onnxruntime_find(name: str, tmp_path: Path) -> None:
+    detectors = pytest.importorskip("benchmarks.detectors", exc_type=ImportError)
+    torch.manual_seed(0)
+    network = detectors.detector(name)
+    torch.manual_seed(1)
+    images = [detectors.steady(network, detectors.picture) for _ in range(2)]
+    path = exported(network, images[0], tmp_path / "model.onnx")
+    onnxruntime.set_default_logger_severity(4)
+    theirs = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    model = tilewright.compile(path, threads=1)  # kernels of the same backbone are cached
+    for image in images:
+        feeds = {"image": image.numpy()}
+        with torch.no_grad():
+            expected = [result.numpy() for result in network(image)]
+        found = model.run(None, feeds)
+        assert len(expected[0]) >= 5
+        assert difference(matched(found, expected), expected) < TOLERANCE
+        by_onnxruntime = theirs.run(None, feeds)
+        assert difference(matched(found, by_onnxruntime), by_onnxruntime) < TOLERANCE
