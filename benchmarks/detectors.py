@@ -33,6 +33,13 @@ _TWO_STAGES: Mapping[str, object] = {
     "box_score_thresh": 0.3,
     "box_detections_per_img": 30,
 }
+_FEWER: Mapping[str, object] = {
+    **_TWO_STAGES,
+    "rpn_pre_nms_top_n_test": 20,
+    "rpn_post_nms_top_n_test": 15,
+    "box_detections_per_img": 10,
+}
+"""Of a deep network, in which rounding decides more often."""
 _SMALL: Mapping[str, object] = {"min_size": 128, "max_size": 192}
 _OPTIONS: Mapping[str, Mapping[str, object]] = {
     "ssdlite320_mobilenet_v3_large": _ONE_STAGE,
@@ -40,8 +47,8 @@ _OPTIONS: Mapping[str, Mapping[str, object]] = {
     "retinanet_resnet50_fpn": {**_ONE_STAGE, **_SMALL},
     "fcos_resnet50_fpn": {**_ONE_STAGE, **_SMALL},
     "fasterrcnn_mobilenet_v3_large_320_fpn": {**_TWO_STAGES, **_SMALL},
-    "fasterrcnn_resnet50_fpn": {**_TWO_STAGES, **_SMALL},
-    "maskrcnn_resnet50_fpn": {**_TWO_STAGES, **_SMALL},
+    "fasterrcnn_resnet50_fpn": {**_FEWER, **_SMALL},
+    "maskrcnn_resnet50_fpn": {**_FEWER, **_SMALL},
 }
 """By torchvision's name."""
 NAMES = tuple(_OPTIONS)

@@ -111,10 +111,18 @@ def question(case: Case) -> Question:
 
 
 def _drawn(network: object, draw: Callable[[], Sequence[object]]) -> Sequence[object]:
-    """Inputs; for a detection network a picture of which rounding does not decide what is found."""
+    """Inputs; for a detection network a picture of which rounding does not decide what is found.
+
+    Raises `NoModelError` if there is none.
+    """
     from .detectors import Detector, steady
 
-    return (steady(network, lambda: draw()[0]),) if isinstance(network, Detector) else draw()
+    if not isinstance(network, Detector):
+        return draw()
+    try:
+        return (steady(network, lambda: draw()[0]),)
+    except LookupError as error:
+        raise NoModelError(str(error)) from error
 
 
 def arrays(results: object) -> Arrays:

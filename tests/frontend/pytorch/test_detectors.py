@@ -17,8 +17,6 @@ NAMES = (
     "retinanet_resnet50_fpn",
     "fcos_resnet50_fpn",
     "fasterrcnn_mobilenet_v3_large_320_fpn",
-    "fasterrcnn_resnet50_fpn",
-    "maskrcnn_resnet50_fpn",
 )
 
 
