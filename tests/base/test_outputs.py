@@ -312,6 +312,8 @@ def test_nothing_else_of_the_package_writes_files() -> None:
         "cli/command.py": "sends what nobody reads to /dev/null",
         "fleet/device.py": "into a private folder, for a child",
         "fleet/model_child.py": "into a private folder, for its parent",
+        "service/bucket.py": "into a private folder, for a child",
+        "service/bundle.py": "into a private folder, for a child",
         "service/confined.py": "facts of its own process, in /proc",
         "service/store.py": "files of its own folder, by their hash",
     }

@@ -2514,11 +2514,11 @@ MUTANTS = (
         _GENERATION,
     ),
     Mutant(
-        "weights are work, too",
-        "superopt/generate/gains.py",
-        "if not _variables([part]) <= chosen}",
-        "if _variables([part])}",
-        _GAINS,
+        "a key of small order verifies signatures",
+        "runtime/artifact/keys.py",
+        "        if _is_of_small_order(self.raw):\n            return False\n",
+        "",
+        ("tests/runtime/artifact/test_keys.py::test_a_key_of_small_order_is_one",),
     ),
     Mutant(
         "a rule pays if it takes more work",

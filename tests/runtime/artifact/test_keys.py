@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -202,13 +202,28 @@ def test_any_byte_of_a_signature(path: Path, key: SecretKey, at: int) -> None:
         load(path, trust=str(key.public), settings=NOBODY)
 
 
-@pytest.mark.parametrize("raw", [bytes(32), b"\xff" * 32, b"\1" + bytes(31)])
-def test_keys_that_are_no_points(path: Path, raw: bytes) -> None:
-    """Of small order, or none at all: they sign nothing."""
+# The y of a point of order 8 on Edwards' curve, and of its negative: both solve d y^4 + 2 y^2 = 1.
+EIGHTH = bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05")
+NEGATIVE = (2**255 - 19 - int.from_bytes(EIGHTH, "little")).to_bytes(32, "little")
+NEUTRAL = b"\1" + bytes(31)
+SMALL = [NEUTRAL, bytes(32), b"\xec" + b"\xff" * 30 + b"\x7f", EIGHTH, NEGATIVE, b"\xed" + b"\xff" * 30 + b"\x7f"]
+
+
+@pytest.mark.parametrize("raw", [*SMALL, b"\xff" * 32], ids=bytes.hex)
+@pytest.mark.parametrize("point", SMALL, ids=bytes.hex)
+def test_keys_that_are_no_points(path: Path, raw: bytes, point: bytes) -> None:
+    """Of small order, or none at all: they sign nothing, though a point of small order and 0 fit some of them."""
     public = PublicKey(raw)
-    with_signature(path, bytes(Signatures().with_public(public, bytes(64))))
+    with_signature(path, bytes(Signatures().with_public(public, point + bytes(32))))
     with pytest.raises(UntrustedData, match="wrong signature"):
         load(path, trust=str(public), settings=NOBODY)
+
+
+def test_a_key_of_small_order_is_one(key: SecretKey) -> None:
+    """The library accepts a signature under the neutral element: the test above would not notice other encodings."""
+    Ed25519PublicKey.from_public_bytes(NEUTRAL).verify(NEUTRAL + bytes(32), b"anything")
+    assert not PublicKey(NEUTRAL).verifies(b"anything", NEUTRAL + bytes(32))
+    assert key.public.verifies(b"x", key.sign(b"x"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -49,8 +49,10 @@ rule r
         """
 rule r
   for x[a, b, c, d], y: weight[e, f, 1, 1]
-  from ReduceMean(Conv(x, y, dilations=(1, 1), pads=(0, 0, 0, 0), strides=(1, 1), **conv), axes=(-2, -1))
-  to Conv(ReduceMean(x, axes=(-2, -1)), y, dilations=(1, 1), pads=(0, 0, 0, 0), strides=(1, 1), **conv)
+  from ReduceMean(Conv(x, y, dilations=(1, 1), pads=(0, 0, 0, 0), strides=(1, 1), **conv), \
+axes=(-2, -1), keepdims=True, **reduction)
+  to Conv(ReduceMean(x, axes=(-2, -1), keepdims=True, **reduction), y, \
+dilations=(1, 1), pads=(0, 0, 0, 0), strides=(1, 1), **conv)
 """,
     ),
     "any leading dimensions": (

@@ -23,6 +23,8 @@ from tilewright.runtime.artifact.secret_files import make_secret, read_secret
 PREFIX: Final = "ed25519:"
 _PUBLIC = re.compile(r"ed25519:([0-9a-f]{64})")
 _DOMAIN: Final = b"tilewright artifact manifest, signature of form 1\0"
+_PRIME: Final = 2**255 - 19
+_D: Final = -121665 * pow(121666, -1, _PRIME) % _PRIME
 _MOST_BYTES: Final = 1 << 16
 """Maximum bytes of a file with keys."""
 _REMEDY: Final = f"give True, a public key ({PREFIX}...), or the path of a file that has one"
@@ -47,6 +49,8 @@ class PublicKey:
 
     def verifies(self, manifest: bytes, signature: bytes) -> bool:
         """Whether the signature of ``manifest`` is valid under this key. Raises ``Unsupported`` without the library."""
+        if _is_of_small_order(self.raw):
+            return False
         try:
             from cryptography.exceptions import InvalidSignature
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -57,6 +61,18 @@ class PublicKey:
         except (InvalidSignature, ValueError):
             return False
         return True
+
+
+def _is_of_small_order(raw: bytes) -> bool:
+    """Whether eight times the point is the neutral element: whoever likes can sign under such a key, and the library
+    does not refuse it.
+
+    With the y of a point on -x^2 + y^2 = 1 + d x^2 y^2: the orders 1 and 2 have y = 1 and -1, 4 has y = 0, and 8 has
+    x^2 = -y^2, as twice the point has y = 0.
+    """
+    y = int.from_bytes(raw, "little") & ((1 << 255) - 1)
+    square = y * y % _PRIME
+    return square in (0, 1) or (_D * square * square + 2 * square - 1) % _PRIME == 0
 
 
 def trusted(given: bool | AnyPath) -> bool | tuple[PublicKey, ...]:
