@@ -30,6 +30,18 @@ _BACKDATED = timedelta(hours=1)
 """Clocks of boards differ."""
 _RESERVED = re.compile(r"authority.*")
 
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 def make_certificates(folder: Path, names: Sequence[str], days: int) -> list[Path]:
     """A folder for each name, valid for ``days``, of the authority in ``folder``, which is made if it is missing.
@@ -70,8 +82,10 @@ def _authority(folder: Path, days: int) -> tuple[x509.Certificate, ec.EllipticCu
         return _known_authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     name = _name("Tilewright fleet")
-    made = _described(name, name, key.public_key(), days).add_extension(
-        x509.BasicConstraints(ca=True, path_length=0), critical=True
+    made = (
+        _described(name, name, key.public_key(), key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_SIGNS_CERTIFICATES, critical=True)
     )
     certificate = made.sign(key, hashes.SHA256())
     _write_key(folder / CA_KEY, key)
@@ -94,9 +108,8 @@ def _member(
     folder: Path, name: str, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey, days: int
 ) -> Path:
     key, own = ec.generate_private_key(ec.SECP256R1()), folder / name
-    made = _described(_name(name), authority.subject, key.public_key(), days).add_extension(
-        x509.BasicConstraints(ca=False, path_length=None), critical=True
-    )
+    described = _described(_name(name), authority.subject, key.public_key(), authority_key.public_key(), days)
+    made = described.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     certificate = made.sign(authority_key, hashes.SHA256())
     own.mkdir(mode=0o700)
     _write_key(own / KEY, key)
@@ -110,8 +123,13 @@ def _name(common: str) -> x509.Name:
 
 
 def _described(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    days: int,
 ) -> x509.CertificateBuilder:
+    """With the identifiers of keys that RFC 5280 asks for: Python 3.13 and later refuse certificates without."""
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -121,6 +139,8 @@ def _described(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
 
 
