@@ -154,6 +154,11 @@ def _error(worker: Worker, sample: Sample, feeds: Path) -> Accuracy:
     return accuracy(list(load_feeds(str(path)).values()), list(sample.outputs.values()))
 
 
+def has_matrix_unit() -> bool:
+    """Whether this machine multiplies narrow numbers by AMX."""
+    return "amx-tile" in Target.host().features
+
+
 def _worst(errors: Sequence[Accuracy]) -> Accuracy:
     return Accuracy(*(float(np.max([getattr(e, name) for e in errors])) for name in ("norm", "element")))
 
@@ -162,7 +167,7 @@ def _row(case: Case, threads: int, peer: str, outcome: Outcome, roof: Roof) -> R
     if peer in outcome.failures:
         return Row(case.name, threads, peer, failure=outcome.failures[peer])
     of_peer = outcome.samples[peer]
-    work = case.work.in_width(2) if peer in BFLOAT16 else case.work
+    work = case.work.in_width(2, has_matrix_unit=has_matrix_unit()) if peer in BFLOAT16 else case.work
     broken = roof.broken_by(work, min(of_peer.slot_medians))
     reason = f"faster than the roofline's {1e3 * roof.least_seconds(work):.3g} ms: measured wrongly" if broken else ""
     share = work.flops / of_peer.median / roof.flops

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx
 
 from .compilation import compile_and_load
-from .contest import BFLOAT16, INT8, PEERS, Case, run_case
+from .contest import BFLOAT16, INT8, PEERS, Case, has_matrix_unit, run_case
 from .options import add_terms, names, terms_of
 from .results import load, save
 from .tables import report
@@ -81,7 +81,7 @@ def quantized(case: Case, zoo: Path) -> Case:
     if not path.exists():
         command = f"python -m benchmarks.zoo.quantized --folder {zoo} {case.name}"
         raise FileNotFoundError(f"{path} is missing: run `{command}`")
-    return replace(case, model=path, work=case.work.in_width(1))
+    return replace(case, model=path, work=case.work.in_width(1, has_matrix_unit=has_matrix_unit()))
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

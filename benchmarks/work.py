@@ -20,6 +20,11 @@ Value = TypeVar("Value", int, bytes, list[int])
 WINOGRAD_TILE = 8  # F(6, 3) and its kin; larger tiles lose too many digits in float32
 TOLERANCE = 0.1  # clocks move between the probe and the run
 
+SINGLE = 4
+"""Bytes of a float32."""
+MATRIX_GAIN = 8
+"""How many times as many products of narrow numbers AMX does in a cycle as two units of dot products do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -31,13 +36,14 @@ class Work:
     """Floating-point operations of the cheapest known algorithm."""
     bytes: float
     """Bytes of weights, inputs and outputs, each of which is read or written at least once."""
-    width: int = 4
+    width: int = SINGLE
     """Bytes of a number."""
 
-    def in_width(self, width: int) -> "Work":
+    def in_width(self, width: int, *, has_matrix_unit: bool = False) -> "Work":
         """By dot products of numbers of `width` bytes: half the width, twice the operations at a time. Never wider."""
         factor = min(1.0, width / self.width)
-        return Work(self.flops * factor, self.least * factor, self.bytes * factor, min(width, self.width))
+        at_once = factor / MATRIX_GAIN if has_matrix_unit and width < self.width == SINGLE else factor
+        return Work(self.flops * at_once, self.least * at_once, self.bytes * factor, min(width, self.width))
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,4 +93,7 @@ def test_narrower_numbers_are_counted_once() -> None:
     work = Work(8.0, 4.0, 16.0)
     assert work.in_width(2) == Work(4.0, 2.0, 8.0, 2)
     assert work.in_width(1) == work.in_width(2).in_width(1) == Work(2.0, 1.0, 4.0, 1)
+    narrow = work.in_width(2, has_matrix_unit=True)
+    assert narrow == Work(0.5, 0.25, 8.0, 2)
+    assert narrow.in_width(1, has_matrix_unit=True) == work.in_width(1, has_matrix_unit=True)
     assert work.in_width(1).in_width(2) == work.in_width(1)  # bytes computed in bfloat16 stay bytes in the roof
