@@ -13,7 +13,7 @@ decides by: first an owner's, then a build's.
 import sqlite3
 import threading
 from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import Enum
 from typing import Final
 
@@ -129,11 +129,10 @@ class Database:
             self._turn: AbstractContextManager[object] = nullcontext() if self._is_server else threading.Lock()
             if not self._is_server:
                 _prepare_sqlite(self._engine)
-            with self.writing() as connection:
-                if self._is_server:
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-                _METADATA.create_all(connection)
-                self._check_schema(connection)
+            with ExitStack() as refused:
+                refused.callback(self._engine.dispose)
+                self._make_tables()
+                refused.pop_all()
         except ModuleNotFoundError as error:
             raise BadInput(
                 f"the database's URL can't be used: there is no {error.name}: pip install 'tilewright[postgresql]'"
@@ -142,6 +141,13 @@ class Database:
             raise BadInput(f"the database's URL can't be used: {_first_line(error)}") from error
         except (SQLAlchemyError, Unavailable) as error:
             raise BadInput(f"the database can't be used: {_first_line(error.__cause__ or error)}") from error
+
+    def _make_tables(self) -> None:
+        with self.writing() as connection:
+            if self._is_server:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            _METADATA.create_all(connection)
+            self._check_schema(connection)
 
     @contextmanager
     def writing(self) -> Generator[Connection]:
