@@ -5,19 +5,21 @@ from random import Random
 
 import numpy as np
 import pytest
-from amaranth.hdl import Const, Module, Value
+from amaranth.hdl import Const, Value
+from amaranth.hdl import Module as Hardware
 from amaranth.sim import Simulator, SimulatorContext
 
 from tests.backend.vta.linked import random_arrays
 from tests.backend.vta.random_programs import CONFIGS
 from tests.backend.vta.rtl.synchronized import CODE, SIZE, new_core, random_case
-from tilewright.backend.vta import VTA, Report, Runtime, Scratchpad, SimulatedDevice, Timing, simulate
-from tilewright.backend.vta.config import Config
+from tilewright.backend.vta import VTA, Recorder, Report, Runtime, Scratchpad, SimulatedDevice, Timing, simulate
+from tilewright.backend.vta.config import Config, Module
 from tilewright.backend.vta.convolution import Convolution, convolution_program, tilings
 from tilewright.backend.vta.functional import count
 from tilewright.backend.vta.instructions import (
     FORMS,
     Alu,
+    AluOperation,
     Finish,
     Gemm,
     Instruction,
@@ -27,6 +29,7 @@ from tilewright.backend.vta.instructions import (
     encode_program,
     places,
 )
+from tilewright.backend.vta.kernels import AluKernel, Loop, unrolled
 from tilewright.backend.vta.rtl import TINY, RtlDevice, verilog
 from tilewright.backend.vta.rtl.decoders import decoded
 from tilewright.base.errors import BadInput, BadProgram, OutOfBounds
@@ -89,6 +92,20 @@ def test_layers_and_their_cycles(layer: tuple[Convolution, int]) -> None:
         assert measured is not None
         assert modelled is not None
         assert abs(measured.total - modelled.total) <= 0.02 * measured.total
+
+
+def test_negative_counts_shift_to_the_left() -> None:
+    recorder = Recorder(TINY)
+    sums, result = recorder.operand("sums", Scratchpad.ACC, (4,)), recorder.operand("result", Scratchpad.OUT, (4,))
+    recorder.transfer(sums, Load(memory=Scratchpad.ACC, columns=4))
+    shifted = AluKernel(unrolled([]), AluOperation.SHR, Loop(4, dst=1, src=1), immediate=-3)
+    recorder.compute(shifted)
+    recorder.token(Module.COMPUTE, Module.STORE)
+    recorder.transfer(result, Store(columns=4))
+    program = recorder.finish()
+    arrays = random_arrays(program)
+    found = Runtime(RtlDevice(TINY, SMALL)).run(program, arrays).results["result"]
+    np.testing.assert_array_equal(found, (arrays["sums"] << 3).astype(np.int8))
 
 
 def test_times_of_instructions_are_those_of_the_cycle_simulator() -> None:
@@ -196,7 +213,7 @@ def evaluated(wires: dict[str, Value]) -> dict[str, int]:
     async def look(context: SimulatorContext) -> None:
         found.update({name: context.get(wire) for name, wire in wires.items()})
 
-    simulator = Simulator(Module())
+    simulator = Simulator(Hardware())
     simulator.add_testbench(look)
     simulator.run()
     return found
