@@ -145,7 +145,7 @@ def test_the_network_over_loops_is_asked_for_few_candidates(
     tuner = tuned(measurer, Setup(first=6, batch=6, model=Model.TREE_GRU), 2)
     assert len(measurer.asked) == 12
     assert 12 < len(scheduled) < 300
-    assert 6 < len(measurer.predicted) <= 12
+    assert len(measurer.predicted) == 12 or network is None  # what a trained network rates depends on the processor
     scores = tuner._score(np.array(tuner.history.digits))
     assert np.isfinite(scores).all()
     assert len(set(scores.tolist())) > 6

@@ -1,6 +1,7 @@
 """Pipelines and caches of AArch64 cores: what simulated cycles are made of.
 
-Sources, by the letters in the table below:
+Sources, by the letters in the table below. Not all numbers have been compared with the document itself, and none with a
+board: L was read in part, R and J not at all.
 
     G  Arm's software optimization guides of Cortex-A55, A72 (UAN 0016A), A76, Neoverse N1 and V1, as L quotes them, and
        gem5 for the multiply-add of the A72
