@@ -1706,6 +1706,13 @@ MUTANTS = (
         ("tests/runtime/test_stopping.py::test_between_chunks",),
     ),
     Mutant(
+        "chunks are not dealt out to threads",
+        "backend/cpu/pool_text.py",
+        "  %first = urem i64 %worker, %parts\n",
+        "  %first = urem i64 0, %parts\n",
+        ("tests/runtime/test_pool.py::test_neighbouring_chunks_go_to_one_thread",),
+    ),
+    Mutant(
         "who waits for chunks does not look at the clock",
         "backend/cpu/pool_text.py",
         "  %stop = call i1 @tw_stopped(ptr %context, i64 0)\n  br label %check",

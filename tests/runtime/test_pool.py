@@ -210,7 +210,7 @@ define void @record(ptr %context, ptr %seen, i64 %n) nounwind {
 """
 
 
-def test_more_chunks_than_a_ticket_counts() -> None:
+def test_more_chunks_than_a_part_counts() -> None:
     pool = Pool()
     record = load_image(image_of(_RECORD))
     context = aligned(abi.CONTEXT_BYTES).view(np.int64)
@@ -218,13 +218,55 @@ def test_more_chunks_than_a_ticket_counts() -> None:
     context[0], context[1] = pool.address, pool.ensure(2, record)
     seen = np.zeros(8, np.int64)
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(record.symbol("record"))
-    chunks = (1 << abi.REMAINING_BITS) * 2 + 5
+    chunks = (1 << abi.POSITION_BITS) * 2 + 5
     call(address_of(context), address_of(seen), chunks)
     assert seen.sum() == chunks
     call(address_of(context), address_of(seen), 0)
     call(address_of(context), address_of(seen), -3)
     call(0, address_of(seen), 10)
     assert seen.sum() == chunks + 10
+    pool.stop()
+
+
+# Chunk i of 8 notes its worker, and waits for chunk i + 4 or i - 4 to begin, but not for ever.
+_BY_WHOM = """
+define internal void @note(ptr %workers, i64 %chunk, i64 %worker) nounwind {
+entry:
+  %at = getelementptr i64, ptr %workers, i64 %chunk
+  store atomic i64 %worker, ptr %at seq_cst, align 8
+  %other = xor i64 %chunk, 4
+  %other.at = getelementptr i64, ptr %workers, i64 %other
+  br label %wait
+wait:
+  %turn = phi i64 [ 0, %entry ], [ %turn.next, %again ]
+  %by = load atomic i64, ptr %other.at seq_cst, align 8
+  %absent = icmp slt i64 %by, 0
+  br i1 %absent, label %again, label %end
+again:
+  %turn.next = add i64 %turn, 1
+  %patient = icmp ult i64 %turn.next, 4000000000
+  br i1 %patient, label %wait, label %end
+end:
+  ret void
+}
+define void @by_whom(ptr %context, ptr %workers) nounwind {
+  call void @tw_parallel_for(ptr %context, ptr @note, ptr %workers, i64 8)
+  ret void
+}
+"""
+
+
+def test_neighbouring_chunks_go_to_one_thread() -> None:
+    pool = Pool()
+    image = load_image(image_of(_BY_WHOM))
+    context = aligned(abi.CONTEXT_BYTES).view(np.int64)
+    context.fill(0)
+    context[0], context[1] = pool.address, pool.ensure(2, image)
+    call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(image.symbol("by_whom"))
+    for _ in range(20):
+        workers = np.full(8, -1, np.int64)
+        call(address_of(context), address_of(workers))
+        assert workers.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     pool.stop()
 
 

@@ -1,4 +1,4 @@
-"""The binary interface between a native image, its caller and the worker pool. Version 2.
+"""The binary interface between a native image, its caller and the worker pool. Version 3.
 
 An **image** is machine code: one or more relocatable objects, linked by ``runtime.loader``. It holds kernels, one main
 and the support functions of ``backend.cpu.support``. All integers are little endian; every pointer has 8 bytes.
@@ -78,9 +78,7 @@ waits for others it looks at each tick. A ticker that nobody has needed for a se
 **The pool** is one block of memory per process, made by ``runtime.pool``. Any image's code can drive it, as the layout
 is fixed by VERSION; every group of fields that is written together has cache lines of its own:
 
-      +0    i64 ticket     epoch:32 | limit:12 | remaining:20. A job is open while ``remaining`` > 0
-      +128  ptr fn, +136 ptr arg, +144 i64 count, +152 i64 base        the job: chunks base .. base+count-1
-      +160  ptr context    of the job's call
+      +0    i64 ticket     epoch:32 | limit:16 | parts:16 of the last job. Workers below ``limit`` may help
       +256  i32 pending    chunks not yet finished (a futex: the caller sleeps here), +260 i32 waiter
       +384  i32 wake       counts wake-ups (a futex: idle workers sleep here), +388 i32 sleepers
       +512  i32 busy       1 while a caller owns the pool
@@ -89,21 +87,29 @@ is fixed by VERSION; every group of fields that is written together has cache li
       +896  hooks          functions of CPython, or null: PyGILState_Ensure, PyGILState_Release, PyErr_CheckSignals and
                            PyErr_Fetch
       +1024 slots          16 bytes for each thread: ptr pool, i64 worker id (>= 1)
+      +17408 parts         128 bytes for each thread: +0 i64 epoch:32 | begin:16 | end:16, the chunks of a job that
+                           nobody has claimed; +8 ptr fn, +16 ptr arg, +24 i64 base (added to the number of a chunk),
+                           +32 ptr context of the job's call
 
-*The protocol.* A caller takes ``busy`` (who fails runs its chunks itself), writes the job and ``pending``, and then
-publishes a ticket with a new epoch. Everybody, the caller too, claims a chunk by ``cmpxchg ticket -> ticket - 1``;
-chunk = base + count - remaining. The caller returns when ``pending`` is 0.
+*The protocol.* A caller takes ``busy`` (who fails runs its chunks itself), writes ``pending``, deals the chunks out to
+parts of neighbours, one part for each thread, all with the job and a new epoch, and then publishes a ticket of this
+epoch. Everybody, the caller too, looks at each ticket once: it claims chunks of its own part from the first one on, and
+when there are none left, of the other parts from their last one back, each by ``cmpxchg`` of the part's word. The
+caller returns when ``pending`` is 0.
+Why in parts: kernels deal the same rows of a value to the same threads, and find what they wrote in their own caches.
+To fetch a line that another core has changed takes longer than to read one from the third cache.
 Why it is right: all that decides on a claim is in the one word. Job fields are read *before* the claim, and count only
 if it succeeds. Then the job of this epoch was still open, so its caller can't have begun to write the next one before
-this claimant has subtracted its chunk from ``pending``: the fields were those of this epoch. A worker that comes late
-fails to claim, touches nothing, and is waited for by nobody. A wrong match needs a thread that stands still for exactly
-a multiple of 2^32 regions.
+this claimant has subtracted its chunk from ``pending``: the fields were those of this epoch. Within an epoch parts only
+shrink, so who has found them all empty need not look again. A worker that comes late finds other epochs, touches
+nothing, and is waited for by nobody. A wrong match needs a thread that stands still for exactly a multiple of 2^32
+regions.
 """
 
 from enum import IntEnum
 from typing import Final
 
-VERSION: Final = 2
+VERSION: Final = 3
 MAIN: Final = "tw_main"
 ENTER: Final = "tw_enter"
 WORKER: Final = "tw_worker"
@@ -154,11 +160,6 @@ STOPPED: Final = -1
 """A value of ``seen`` that is no tick."""
 
 POOL_TICKET: Final = 0
-POOL_FN: Final = 128
-POOL_ARG: Final = 136
-POOL_COUNT: Final = 144
-POOL_BASE: Final = 152
-POOL_CONTEXT: Final = 160
 POOL_PENDING: Final = 256
 POOL_WAITER: Final = 260
 POOL_WAKE: Final = 384
@@ -173,11 +174,18 @@ POOL_HOOKS: Final = 896
 POOL_SLOTS: Final = 1024
 SLOT_BYTES: Final = 16
 
-REMAINING_BITS: Final = 20
-LIMIT_BITS: Final = 12
+PARTS_BITS: Final = 16
+LIMIT_BITS: Final = 16
+POSITION_BITS: Final = 16
 MAX_THREADS: Final = 1024
 """Most threads of a pool, the caller included."""
-POOL_BYTES: Final = POOL_SLOTS + MAX_THREADS * SLOT_BYTES
+PART_FN: Final = 8
+PART_ARG: Final = 16
+PART_BASE: Final = 24
+PART_CONTEXT: Final = 32
+PART_BYTES: Final = 128
+POOL_PARTS: Final = POOL_SLOTS + MAX_THREADS * SLOT_BYTES
+POOL_BYTES: Final = POOL_PARTS + MAX_THREADS * PART_BYTES
 TICK_MILLISECONDS: Final = 10
 FIRST_ASKED_TICKS: Final = 5
 ASKED_TICKS: Final = 20

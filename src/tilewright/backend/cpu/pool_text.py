@@ -73,17 +73,16 @@ define internal void @tw_pause() nounwind {processor.pause_attribute} {{
 """
 
 
-def _ticket_test(ticket: str, worker: str, tag: str) -> str:
-    """``%may.TAG``: this ticket has a chunk for this worker. Also ``%remaining.TAG``. Needs the ticket's value only."""
-    remaining_mask = (1 << abi.REMAINING_BITS) - 1
+def _job_test(ticket: str, seen: str, worker: str, tag: str) -> str:
+    """``%may.TAG``: this ticket is of a job that this worker has not seen, and may help with. Also ``%epoch.TAG``."""
     limit_mask = (1 << abi.LIMIT_BITS) - 1
     return f"""\
-  %remaining.{tag} = and i64 {ticket}, {remaining_mask}
-  %open.{tag} = icmp ne i64 %remaining.{tag}, 0
-  %shifted.{tag} = lshr i64 {ticket}, {abi.REMAINING_BITS}
+  %epoch.{tag} = lshr i64 {ticket}, 32
+  %unseen.{tag} = icmp ne i64 %epoch.{tag}, {seen}
+  %shifted.{tag} = lshr i64 {ticket}, {abi.PARTS_BITS}
   %limit.{tag} = and i64 %shifted.{tag}, {limit_mask}
   %admitted.{tag} = icmp slt i64 {worker}, %limit.{tag}
-  %may.{tag} = and i1 %open.{tag}, %admitted.{tag}"""
+  %may.{tag} = and i1 %unseen.{tag}, %admitted.{tag}"""
 
 
 def _chunk() -> str:
@@ -123,43 +122,70 @@ done:
 
 
 def _drain() -> str:
+    parts_mask, half_mask = (1 << abi.PARTS_BITS) - 1, (1 << abi.POSITION_BITS) - 1
     return f"""\
-; Claims and runs chunks until the job has none left; returns how many. They still count as pending. Chunks of a call
+; Claims and runs chunks of the ticket's job until none is left: this worker's own part from its first chunk on, and
+; then those of the others, from their last one back. Returns how many; they still count as pending. Chunks of a call
 ; that is to end are claimed, and not run.
-define internal i32 @tw_drain(ptr %pool, i64 %worker) nounwind {{
+define internal i32 @tw_drain(ptr %pool, i64 %ticket, i64 %worker) nounwind {{
 entry:
-  {field("fn.at", "pool", abi.POOL_FN)}
-  {field("arg.at", "pool", abi.POOL_ARG)}
-  {field("count.at", "pool", abi.POOL_COUNT)}
-  {field("base.at", "pool", abi.POOL_BASE)}
-  {field("context.at", "pool", abi.POOL_CONTEXT)}
+  {field("parts.at", "pool", abi.POOL_PARTS)}
+  %epoch = lshr i64 %ticket, 32
+  %parts = and i64 %ticket, {parts_mask}
+  %first = urem i64 %worker, %parts
+  br label %part
+part:
+  %number = phi i64 [ %first, %entry ], [ %following, %next ]
+  %passed = phi i64 [ 0, %entry ], [ %passed.next, %next ]
+  %before = phi i32 [ 0, %entry ], [ %ran, %next ]
+  %offset = mul i64 %number, {abi.PART_BYTES}
+  %part.at = getelementptr i8, ptr %parts.at, i64 %offset
+  {field("fn.at", "part.at", abi.PART_FN)}
+  {field("arg.at", "part.at", abi.PART_ARG)}
+  {field("base.at", "part.at", abi.PART_BASE)}
+  {field("context.at", "part.at", abi.PART_CONTEXT)}
+  %own = icmp eq i64 %number, %worker
   br label %look
 look:
-  %ran = phi i32 [ 0, %entry ], [ %ran, %claim ], [ %more, %ended ]
-  %ticket = load atomic i64, ptr %pool acquire, align 8
-{_ticket_test("%ticket", "%worker", "t")}
-  br i1 %may.t, label %claim, label %done
+  %ran = phi i32 [ %before, %part ], [ %ran, %claim ], [ %more, %ended ]
+  %word = load atomic i64, ptr %part.at acquire, align 8
+  %of = lshr i64 %word, 32
+  %current = icmp eq i64 %of, %epoch
+  %shifted = lshr i64 %word, {abi.POSITION_BITS}
+  %begin = and i64 %shifted, {half_mask}
+  %beyond = and i64 %word, {half_mask}
+  %open = icmp ult i64 %begin, %beyond
+  %may = and i1 %current, %open
+  br i1 %may, label %claim, label %next
 claim:
   %fn = load atomic ptr, ptr %fn.at monotonic, align 8
   %arg = load atomic ptr, ptr %arg.at monotonic, align 8
-  %count = load atomic i64, ptr %count.at monotonic, align 8
   %base = load atomic i64, ptr %base.at monotonic, align 8
   %context = load atomic ptr, ptr %context.at monotonic, align 8
-  %taken = sub i64 %ticket, 1
-  %pair = cmpxchg ptr %pool, i64 %ticket, i64 %taken acq_rel monotonic, align 8
+  %last = sub i64 %beyond, 1
+  %position = select i1 %own, i64 %begin, i64 %last
+  %change = select i1 %own, i64 {1 << abi.POSITION_BITS}, i64 -1
+  %taken = add i64 %word, %change
+  %pair = cmpxchg ptr %part.at, i64 %word, i64 %taken acq_rel monotonic, align 8
   %won = extractvalue {{ i64, i1 }} %pair, 1
   br i1 %won, label %mine, label %look
 mine:
   %stop = call i1 @tw_stopped(ptr %context, i64 %worker)
   br i1 %stop, label %ended, label %run
 run:
-  %in.job = sub i64 %count, %remaining.t
-  %chunk = add i64 %base, %in.job
+  %chunk = add i64 %base, %position
   call void @tw_chunk(ptr %context, ptr %fn, ptr %arg, i64 %chunk, i64 %worker)
   br label %ended
 ended:
   %more = add i32 %ran, 1
   br label %look
+next:
+  %passed.next = add i64 %passed, 1
+  %after = add i64 %number, 1
+  %wrapped = icmp eq i64 %after, %parts
+  %following = select i1 %wrapped, i64 0, i64 %after
+  %again = icmp ult i64 %passed.next, %parts
+  br i1 %again, label %part, label %done
 done:
   ret i32 %ran
 }}
@@ -207,7 +233,7 @@ done:
 
 
 def _parallel_for() -> str:
-    batch = (1 << abi.REMAINING_BITS) - 1
+    batch = (1 << abi.POSITION_BITS) - 1
     return f"""\
 define hidden void @tw_parallel_for(ptr %context, ptr %fn, ptr %arg, i64 %n) nounwind {{
 entry:
@@ -259,18 +285,9 @@ def _region() -> str:
 ; One job from start to end, by the owner of the pool.
 define internal void @tw_region(ptr %context, ptr %fn, ptr %arg, i64 %base, i64 %count, i64 %threads, i32 %workers)
     nounwind {{
+entry:
   {field("pool.at", "context", abi.CONTEXT_POOL)}
   %pool = load ptr, ptr %pool.at
-  {field("fn.at", "pool", abi.POOL_FN)}
-  store atomic ptr %fn, ptr %fn.at monotonic, align 8
-  {field("arg.at", "pool", abi.POOL_ARG)}
-  store atomic ptr %arg, ptr %arg.at monotonic, align 8
-  {field("count.at", "pool", abi.POOL_COUNT)}
-  store atomic i64 %count, ptr %count.at monotonic, align 8
-  {field("base.at", "pool", abi.POOL_BASE)}
-  store atomic i64 %base, ptr %base.at monotonic, align 8
-  {field("context.at", "pool", abi.POOL_CONTEXT)}
-  store atomic ptr %context, ptr %context.at monotonic, align 8
   {field("pending.at", "pool", abi.POOL_PENDING)}
   %pending = trunc i64 %count to i32
   store atomic i32 %pending, ptr %pending.at monotonic, align 4
@@ -281,8 +298,39 @@ define internal void @tw_region(ptr %context, ptr %fn, ptr %arg, i64 %base, i64 
   %epoch.bits = shl i64 %epoch.next, 32
   %huge = icmp ugt i64 %threads, {abi.MAX_THREADS}
   %limit = select i1 %huge, i64 {abi.MAX_THREADS}, i64 %threads
-  %limit.bits = shl i64 %limit, {abi.REMAINING_BITS}
-  %job.bits = or i64 %limit.bits, %count
+  %workers.wide = zext i32 %workers to i64
+  %there = add i64 %workers.wide, 1
+  %short = icmp ult i64 %there, %limit
+  %staff = select i1 %short, i64 %there, i64 %limit
+  %few = icmp ult i64 %count, %staff
+  %parts = select i1 %few, i64 %count, i64 %staff
+  {field("parts.at", "pool", abi.POOL_PARTS)}
+  br label %part
+part:
+  %number = phi i64 [ 0, %entry ], [ %number.next, %part ]
+  %from = phi i64 [ 0, %entry ], [ %to, %part ]
+  %number.next = add i64 %number, 1
+  %scaled = mul i64 %number.next, %count
+  %to = udiv i64 %scaled, %parts
+  %from.bits = shl i64 %from, {abi.POSITION_BITS}
+  %range = or i64 %from.bits, %to
+  %word = or i64 %epoch.bits, %range
+  %offset = mul i64 %number, {abi.PART_BYTES}
+  %part.at = getelementptr i8, ptr %parts.at, i64 %offset
+  {field("fn.at", "part.at", abi.PART_FN)}
+  store atomic ptr %fn, ptr %fn.at monotonic, align 8
+  {field("arg.at", "part.at", abi.PART_ARG)}
+  store atomic ptr %arg, ptr %arg.at monotonic, align 8
+  {field("base.at", "part.at", abi.PART_BASE)}
+  store atomic i64 %base, ptr %base.at monotonic, align 8
+  {field("context.at", "part.at", abi.PART_CONTEXT)}
+  store atomic ptr %context, ptr %context.at monotonic, align 8
+  store atomic i64 %word, ptr %part.at release, align 8
+  %more = icmp ult i64 %number.next, %parts
+  br i1 %more, label %part, label %publish
+publish:
+  %limit.bits = shl i64 %limit, {abi.PARTS_BITS}
+  %job.bits = or i64 %limit.bits, %parts
   %ticket = or i64 %epoch.bits, %job.bits
   store atomic i64 %ticket, ptr %pool seq_cst, align 8
 
@@ -294,14 +342,13 @@ wake:
   {field("wake.at", "pool", abi.POOL_WAKE)}
   %woken = atomicrmw add ptr %wake.at, i32 1 seq_cst, align 4
   ; Sleepers have no order: if some of them are not admitted, wake them all; else as many as there are chunks.
-  %workers.wide = zext i32 %workers to i64
   %all = icmp ugt i64 %limit, %workers.wide
   %helpers = sub i32 %pending, 1
   %wanted = select i1 %all, i32 %helpers, i32 {abi.MAX_THREADS}
   call void @tw_wake(ptr %wake.at, i32 %wanted)
   br label %work
 work:
-  %ran = call i32 @tw_drain(ptr %pool, i64 0)
+  %ran = call i32 @tw_drain(ptr %pool, i64 %ticket, i64 0)
   %before = atomicrmw sub ptr %pending.at, i32 %ran acq_rel, align 4
   %done = icmp eq i32 %before, %ran
   br i1 %done, label %end, label %wait
@@ -346,11 +393,13 @@ def _spin_for_a_job() -> str:
     """From ``idle`` to ``work``, ``exit``, or after a while without a job ``tired``."""
     return f"""\
 idle:
+  %seen = phi i64 [ 0, %entry ], [ %seen, %awake ], [ %epoch.t, %work ], [ %epoch.t, %report ], [ %epoch.t, %look ],
+    [ %epoch.t, %call ]
   br label %spin
 spin:
   %spun = phi i32 [ 0, %idle ], [ %spun.next, %again ]
   %ticket = load atomic i64, ptr %pool acquire, align 8
-{_ticket_test("%ticket", "%id", "t")}
+{_job_test("%ticket", "%seen", "%id", "t")}
   br i1 %may.t, label %work, label %rest
 rest:
   %stop = load atomic i32, ptr %stop.at acquire, align 4
@@ -371,7 +420,7 @@ tired:
   %calls = load atomic i32, ptr %wake.at seq_cst, align 4
   %slept = atomicrmw add ptr %sleepers.at, i32 1 seq_cst, align 4
   %ticket.late = load atomic i64, ptr %pool seq_cst, align 8
-{_ticket_test("%ticket.late", "%id", "l")}
+{_job_test("%ticket.late", "%seen", "%id", "l")}
   %stop.late = load atomic i32, ptr %stop.at seq_cst, align 4
   %stopped.late = icmp ne i32 %stop.late, 0
   %stay = or i1 %may.l, %stopped.late
@@ -388,7 +437,7 @@ def _run_chunks() -> str:
     """From ``work`` to ``idle``: who reports the last chunk wakes the caller."""
     return """\
 work:
-  %ran = call i32 @tw_drain(ptr %pool, i64 %id)
+  %ran = call i32 @tw_drain(ptr %pool, i64 %ticket, i64 %id)
   %none = icmp eq i32 %ran, 0
   br i1 %none, label %idle, label %report
 report:
