@@ -175,3 +175,15 @@ def test_a_region_that_calls_what_its_kernel_has_stays_with_it() -> None:
         made = kernel_text(program, apart=True)
         assert made.regions == ()
         assert made.text.count(_TWICE) == 1
+
+
+def test_no_region_of_one_iteration() -> None:
+    """What runs once is a plain loop, with its arrays on the caller's stack; two loops that run twice are a region."""
+
+    def text(extent: int) -> str:
+        inner = Loop(j, const(1), Store(OUT, (i, j), Read(A, (i, j)) + 1.0), LoopKind.PARALLEL)
+        program = Program("k", (A, OUT), Loop(i, const(extent), inner, LoopKind.PARALLEL))
+        return kernel_text(program).text
+
+    assert "tw_parallel_for" not in text(1)
+    assert "tw_parallel_for" in text(2)

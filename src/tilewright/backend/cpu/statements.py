@@ -28,7 +28,7 @@ from tilewright.loops.visit import own_exprs, walk
 from tilewright.runtime.abi import ALIGNMENT
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.check import Check
-from tilewright.symbolic.expr import Const, Expr, Var
+from tilewright.symbolic.expr import ONE, Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import conjuncts, free_vars
 from tilewright.symbolic.traversal import walk as walk_expr
@@ -172,7 +172,7 @@ class StatementEmitter:
                     self._with(loop.var, integer(i), loop.body)
             case LoopKind.VECTORIZED if isinstance(loop.extent, Const) and self.env.lane_variable is None:
                 self._lanes(loop.var, int(loop.extent.value), loop.body)
-            case LoopKind.PARALLEL if not self.state.in_region:
+            case LoopKind.PARALLEL if not (self.state.in_region or _runs_once(loop)):
                 self._region(loop)
             case _:
                 self._serial(loop)
@@ -429,6 +429,11 @@ def _outlined(region: Region, module: Module, call: CallEmitter) -> RegionText:
     text.close_loop(counter, last, guard=False)
     signature = f"define internal void @{region.name}(ptr noalias %argument, i64 %chunk, i64 %worker) nounwind"
     return RegionText(text.finish(signature), tuple(declarations), state.scratch.peak)
+
+
+def _runs_once(loop: Loop) -> bool:
+    """Whether the region would have one iteration: outside of regions, its arrays can be in registers."""
+    return all(nested.extent == ONE for nested in _collapse(loop)[0])
 
 
 def _collapse(loop: Loop) -> tuple[list[Loop], Stmt]:
