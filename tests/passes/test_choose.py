@@ -72,7 +72,7 @@ def settled(problem: Problem) -> float:
 def test_everybody_gets_what_they_need(graph: Graph) -> None:
     choices = choose(graph, HOST)
     reads = computed(graph, {v: s.way for v, s in choices.states.items()}, graph.names()).reads
-    laid_out = choices.apply(HOST)
+    laid_out = choices.apply()
     verify(laid_out.graph)
     assert laid_out.graph.outputs == graph.outputs
     assert not set(graph.inputs + graph.outputs) & set(laid_out.layouts)
@@ -81,7 +81,7 @@ def test_everybody_gets_what_they_need(graph: Graph) -> None:
         how = reads.get(made) or reads.get(replace(made, name=laid_out.copies.get(made.name, "")))
         for read in (v for v in node.inputs if v is not None and v not in graph.constants and node.op.name != "Copy"):
             if read in laid_out.layouts:
-                assert how is not Reads.PLAIN or is_plain_in_blocks(read, HOST)
+                assert how is not Reads.PLAIN or is_plain_in_blocks(read, choices.facts.blocks)
             else:
                 assert how is not Reads.BLOCKED
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tilewright.cost.model import best, least_cycles
 from tilewright.cost.recurrence import is_recurrent, recurrence
+from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
@@ -49,6 +50,9 @@ def open_space(s: Schedule, target: Target) -> Nests:
     """
     if is_recurrent(s.program):
         return recurrence(s, target)
+    attention = AttentionTiles.of(s, target, target.machine.parallel_work)
+    if attention is not None:
+        return Nests((attention,))
     anchor, stages = _anchor(s), first_stages(s)
     kept = _computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _padded_rows(s, target)
     inline_all(s, keep=kept | _expensive_shared(s) | stages)

@@ -30,8 +30,10 @@ from tilewright.target.target import Target
 
 MOST_ROWS = 512
 """Rows of a tile that is taken as a whole because nothing of at least a register's height divides them."""
-MOST_ROW_TILES = 5
-"""Tiles one above the other that a search considers; a unit says which of them it has registers for."""
+MOST_PART = 256
+"""Rows of a tile that is one of several: those that registers have no room for come one block after the other."""
+MOST_SUMS = 8192
+"""Sums of a tile: consumers read them from the first cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +137,7 @@ class MatrixTiles(Nest):
         unit, known = pattern.unit, {axis: _number(block.axes[axis].extent) for axis in pattern.spatial}
         width = pattern.width or known[roles.vector]
         lanes = tuple(n for v in VECTORS if (n := v * unit.columns) and width % n == 0 == known[roles.vector] % n)
-        rows = tuple(
-            n for n in range(2, MOST_ROW_TILES * unit.rows + 1) if known[roles.rows] and known[roles.rows] % n == 0
-        )
+        rows = tuple(n for n in range(2, MOST_PART + 1) if known[roles.rows] and known[roles.rows] % n == 0)
         if max(rows, default=0) < unit.rows and 1 < known[roles.rows] <= MOST_ROWS:
             rows = (*rows, known[roles.rows])  # with a last block that is lower
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
@@ -155,9 +155,11 @@ class MatrixTiles(Nest):
         return self.pattern.product(sizes)
 
     def allowed(self, population: Population) -> BoolArray:
-        """Checks that the unit has such tiles."""
+        """Checks that the unit has such tiles, and that its sums stay near."""
         named = (dict(zip(population.names, population[row], strict=True)) for row in range(len(population)))
-        return np.array([self.product(choice) is not None for choice in named], np.bool_)
+        known = np.array([self.product(choice) is not None for choice in named], np.bool_)
+        sums = population.column("lanes") * population.column("rows") * population.column("panels")
+        return known & (sums <= MOST_SUMS)
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """See ``Nest``."""

@@ -50,7 +50,8 @@ class TileProduct:
 
     One spatial axis of several elements is read by ``a``: the rows; the last one by ``b`` along its last dimension but
     one: the columns. Another one may be read by ``b``: panels of columns. All others have one element. Of the reduced
-    ones, the last is a group, and with the one before that (the steps) the last dimension of ``a``.
+    ones, the last is a group, and neighbours along it and along the steps are neighbours in ``a``; rows of that
+    may overlap.
     """
 
     unit: TileUnit
@@ -114,30 +115,50 @@ class TileProduct:
             return False
         rows, others = self._several(self.left), [axis for axis in self._several(self.right) if axis != last]
         several = [axis for axis, extent in enumerate(self.spatial) if extent > 1]
-        along = {axis for terms in (*self.left[:-1], *self.right[:-3]) for axis, _ in terms}
+        along = {axis for terms in (*self.left[:-1], self.left[-1][:-2], *self.right[:-3]) for axis, _ in terms}
         return (
             (self.right[-3:] == (((self.steps, 1),), ((last, 1),), ((group, 1),)))
-            and self.left[-1] == ((self.steps, unit.group), (group, 1))
+            and self.left[-1][-2:] == ((self.steps, unit.group), (group, 1))
             and not along & {self.steps, group, last}
             and len(rows) == 1
             and len(others) <= 1
             and {*rows, *others, last} == {*several, last}
             and self.spatial[last] % unit.columns == 0
-            and unit.fits(1, self.column_tiles)
+            and self.column_tiles > 0
         )
 
     @property
+    def panel_tiles(self) -> int:
+        """The tiles of a panel side by side."""
+        return self.spatial[self.columns] // self.unit.columns
+
+    @property
+    def _all_tiles(self) -> int:
+        return self.panel_tiles * (1 if self.panels is None else self.spatial[self.panels])
+
+    @property
     def column_tiles(self) -> int:
-        """The tiles side by side."""
-        panels = 1 if self.panels is None else self.spatial[self.panels]
-        return panels * self.spatial[self.columns] // self.unit.columns
+        """The tiles side by side whose sums are in registers at the same time, with the fewest loads for a product:
+        whole panels, if there are several. 0 if there is no room for them."""
+        rows, every = -(-self.spatial[self.rows] // self.unit.rows), self._all_tiles
+        whole = 1 if self.panels is None else self.panel_tiles
+        fitting = [n for n in range(every, 0, -whole) if every % n == 0 and self.unit.fits(1, n)]
+        return min(fitting, key=lambda n: 1 / min(rows, self._most_rows(n)) + 1 / n, default=0)
+
+    @property
+    def column_blocks(self) -> int:
+        """How many blocks of so many tiles come one after the other."""
+        return self._all_tiles // self.column_tiles
+
+    def _most_rows(self, columns: int) -> int:
+        """The tiles one above the other that fit beside so many."""
+        return max(tiles for tiles in range(1, self.unit.rows) if self.unit.fits(tiles, columns))
 
     @property
     def row_blocks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """How many blocks of rows come one after the other, and the heights of the tiles of each, whose sums are in
         registers at the same time: as few as possible, and equal ones, or a last one that is lower."""
-        rows, unit, columns = self.spatial[self.rows], self.unit, self.column_tiles
-        most = unit.rows * max(tiles for tiles in range(1, unit.rows) if unit.fits(tiles, columns))
+        rows, most = self.spatial[self.rows], self.unit.rows * self._most_rows(self.column_tiles)
         count = -(-rows // most)
         if rows % count == 0:
             return ((count, self._tiles(rows // count)),)
