@@ -22,6 +22,7 @@ from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.tile_descriptions import TileProduct
+from tilewright.kernels.tile_products import tile_unit
 from tilewright.kernels.tiling import Order
 from tilewright.schedule.prefetch import CACHES
 from tilewright.space.knobs import Knob
@@ -113,14 +114,22 @@ def block_cycles(nest: BlockSums, population: Population, target: Target) -> tup
 def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> Cycles:
     """Cycles of tiles by a matrix unit on one core: products and loads of a step overlap; what consumers do with a row
     of sums follows the product."""
-    facts, one = nest.facts, np.zeros(len(population))
+    facts, machine, one = nest.facts, target.machine, np.zeros(len(population))
     for place in range(len(population)):
         product = nest.product(dict(zip(population.names, population[place], strict=True)))
         assert product is not None, "a population has allowed choices"
         one[place] = product_cycles(product, facts.reduction, target)
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
-    return facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
+    cycles = facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
+    # The weights come from beyond the second cache: while other rows are multiplied, if they are asked for.
+    coming, asking = facts.streamed / machine.tile_stream_bytes, machine.asking * facts.streamed / _LINE
+    asked = np.maximum(cycles, facts.streamed / machine.stream_bytes) + asking
+    return np.where(population.column("ahead") == 1, asked, cycles + coming)
+
+
+_LINE = 64
+"""Bytes that are asked for at a time."""
 
 
 def product_cycles(product: TileProduct, steps: int, target: Target) -> float:
@@ -162,7 +171,13 @@ def unknown_cycles(target: Target) -> float:
 
 
 def panel_width(matrix: Matrix, target: Target) -> int:
-    """The panel width for packing ``matrix``, which is multiplied with the rows of another one."""
+    """The panel width for packing ``matrix``, which is multiplied with the rows of another one.
+
+    Panels for a matrix unit are read from one end to the other: they are as wide as what its registers hold sums of.
+    """
+    unit = tile_unit(target, matrix.dtype, matrix.dtype)
+    if unit is not None and matrix.rows is not None and matrix.rows >= unit.rows:
+        return 2 * unit.columns
     columns, rows = (GUESSED_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
     itemsize = matrix.dtype.itemsize
     registers = Registers(target.vector_registers, target.lanes(matrix.sums.bits))

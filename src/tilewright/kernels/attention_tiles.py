@@ -12,6 +12,7 @@ from tilewright.kernels.contraction import Contraction, analyze
 from tilewright.kernels.matrix_tiles import Pattern, pattern_of
 from tilewright.kernels.nests import Nest
 from tilewright.kernels.schedules import (
+    REGISTERS,
     extent_of,
     inline_all,
     is_reduction,
@@ -80,7 +81,7 @@ class AttentionTiles(Nest):
         counts = row_counts(rows, keys)
         if not counts or len(sums.axes[: of_values.vector]) != len(outer) + 1:
             return None
-        lanes = target.lanes(8 * blocks[-1].writes[0].buffer.dtype.itemsize)
+        lanes = REGISTERS * target.lanes(8 * blocks[-1].writes[0].buffer.dtype.itemsize)
         points = prod(extents) * keys
         sizes = (scores.name, sums.name), (first, second), (keys, width), prod(outer), rows
         parallel = points >= parallel_work

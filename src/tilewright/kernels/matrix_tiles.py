@@ -50,7 +50,7 @@ class Pattern:
     width: int
     """The columns of a panel in memory; 0 if it has all."""
 
-    def product(self, sizes: Mapping[int | None, int]) -> TileProduct | None:
+    def product(self, sizes: Mapping[int | None, int], *, asks_ahead: bool = False) -> TileProduct | None:
         """The product of tiles of these ``sizes`` by axis, 1 where there is none; None if the unit has not it."""
         extents = [sizes.get(axis, 1) for axis in self.spatial]
         first = next((place for place, extent in enumerate(extents) if extent > 1), 0)
@@ -62,7 +62,8 @@ class Pattern:
             leading = next((place for place, terms in enumerate(made) if terms), len(made))
             return tuple(made[leading:])
 
-        made = TileProduct(self.unit, tuple(extents[first:]), self.reduced, kept(self.left), kept(self.right))
+        operands = kept(self.left), kept(self.right)
+        made = TileProduct(self.unit, tuple(extents[first:]), self.reduced, *operands, asks_ahead)
         return made if made.is_valid else None
 
 
@@ -117,7 +118,8 @@ def _terms(index: Expr, numbers: Mapping[Var, int], column: Var) -> Terms | None
 
 @dataclass(frozen=True, slots=True)
 class MatrixTiles(Nest):
-    """Tiles by a matrix unit. Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around."""
+    """Tiles by a matrix unit. Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around;
+    ``ahead``: whether a tile asks for the panel of the next one."""
 
     roles: Contraction
     facts: TileFacts
@@ -144,7 +146,9 @@ class MatrixTiles(Nest):
         if not lanes or not rows:
             return None
         facts = replace(tiles.facts, reduction=tiles.facts.reduction // unit.group, slidings=())
-        knobs = Knob("lanes", lanes), Knob("rows", rows), Knob("panels", panels), Knob("order", tiles.values("order"))
+        ahead = Knob("ahead", (0, 1) if tiles.facts.streamed else (0,))
+        shapes = Knob("lanes", lanes), Knob("rows", rows), Knob("panels", panels)
+        knobs = (*shapes, Knob("order", tiles.values("order")), ahead)
         nest = MatrixTiles(tiles.name, knobs, roles, facts, tiles.registers, pattern, tiles.parallel)
         return nest if len(nest.population()) else None
 
@@ -152,7 +156,9 @@ class MatrixTiles(Nest):
         """The product of a tile; ``choice`` by the knobs' names."""
         roles = self.roles
         sizes = {roles.panels: choice["panels"], roles.rows: choice["rows"], roles.vector: choice["lanes"]}
-        return self.pattern.product(sizes)
+        asks_ahead = bool(choice["ahead"])
+        is_panel = choice["lanes"] == (self.pattern.width or self.facts.vector)
+        return self.pattern.product(sizes, asks_ahead=asks_ahead) if is_panel or not asks_ahead else None
 
     def allowed(self, population: Population) -> BoolArray:
         """Checks that the unit has such tiles, and that its sums stay near."""

@@ -7,6 +7,8 @@ are read by processes that never saw it::
     tdpbf16ps_s32_32_r384_2_a0_2m2p3_b2_1_3
 
     spatial 32 x 32, reduced 384 x 2:  c[x0, x1] = sum(a[x0, x2 * 2 + x3] * b[x2, x1, x3])
+
+``_ahead`` at the end: it also asks for what lies behind ``b``, which the next one of its kind reads.
 """
 
 import re
@@ -59,12 +61,15 @@ class TileProduct:
     reduced: tuple[int, ...]
     left: tuple[Terms, ...]
     right: tuple[Terms, ...]
+    asks_ahead: bool = False
+    """Whether memory behind ``b`` is asked for: as much as a block of columns reads, for the next block."""
 
     @property
     def name(self) -> str:
         """The name of the intrinsic."""
         sizes = (_listed("s", self.spatial), _listed("r", self.reduced))
-        return "_".join((self.unit.name, *sizes, _indices("a", self.left), _indices("b", self.right)))
+        ending = ("ahead",) if self.asks_ahead else ()
+        return "_".join((self.unit.name, *sizes, _indices("a", self.left), _indices("b", self.right), *ending))
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -125,6 +130,7 @@ class TileProduct:
             and {*rows, *others, last} == {*several, last}
             and self.spatial[last] % unit.columns == 0
             and self.column_tiles > 0
+            and not (self.asks_ahead and self.panel_tiles != self.column_tiles)
         )
 
     @property
@@ -178,7 +184,7 @@ class TileProduct:
 
 # Names ---------------------------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz_]+)")
+_NAME = re.compile(r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz]+(_[0-9mpz]+)*)(?P<ahead>_ahead)?")
 _NONE = "z"
 """An index that is 0."""
 
@@ -194,7 +200,7 @@ def named(name: str, units: Iterable[TileUnit]) -> TileProduct | None:
         left, right = (tuple(map(_terms, found[operand].split("_"))) for operand in "ab")
     except ValueError:
         return None
-    product = TileProduct(unit, spatial, reduced, left, right)
+    product = TileProduct(unit, spatial, reduced, left, right, found["ahead"] is not None)
     return product if product.is_valid else None
 
 

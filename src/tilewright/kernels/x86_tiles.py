@@ -10,6 +10,7 @@ takes denormal numbers for 0; products of bytes are exact, modulo 2**32.
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 
 from tilewright.base.dtypes import bf16, f32, i8, i32, u8
 from tilewright.kernels.tile_descriptions import Terms, TileProduct, TileUnit
@@ -17,6 +18,8 @@ from tilewright.kernels.tile_descriptions import Terms, TileProduct, TileUnit
 _REGISTERS = 8
 _ROW_BYTES = 64
 _WORD = 4
+_SECOND_CACHE = 2
+"""Of LLVM's localities: the first cache is full of what is in use."""
 
 
 @cache
@@ -44,6 +47,7 @@ def tile_code(product: TileProduct) -> str:
 define internal void @{product.name}({code.parameters}) {{
 {code.body}
 }}
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare void @llvm.x86.ldtilecfg(ptr)
 declare void @llvm.x86.tilerelease()
 declare void @llvm.x86.tilezero(i8)
@@ -70,9 +74,11 @@ class _Code:
             name: [*(self._value(f"mul i64 %{name}.{d}, {sizes[name]}") for d in range(rank - 1)), str(sizes[name])]
             for name, rank in ranks.items()
         }
+        self._asked, self._part = 0, "0"
         constants, before, start = list[str](), "entry", 0
         for number, (count, heights) in enumerate(product.row_blocks):
             self._heights, self._label = heights, f"rows{number}"
+            self._asked = -(-self._lines_of_step // count) if product.asks_ahead and not number else 0
             constants.append(f'@{product.name}.{number} = internal constant [64 x i8] c"{self._shapes}", align 64')
             self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.{number})")
             before = self._columns(before, count, start)
@@ -103,6 +109,7 @@ class _Code:
         by_a, by_c = (self._value(f"mul i64 {stride}, {rows}") for stride in (self._row_of_a, self._row_of_c))
 
         def block(here: str, places: Sequence[str]) -> str:
+            self._part = f"%{here}.i" if count > 1 else "0"
             return self._block(here, places[0], b, places[1])
 
         return self._loop(self._label, before, (count, 1), [(a, by_a), (c, by_c)], block)
@@ -113,6 +120,11 @@ class _Code:
         end = self._loops(self._outer(), before, a, b)
         self._store(c)
         return end
+
+    @property
+    def _lines_of_step(self) -> int:
+        """Lines of ``b`` that a step of a block of columns reads: they lie side by side."""
+        return self._product.at_once * self._count
 
     @property
     def _row_of_a(self) -> str:
@@ -236,6 +248,17 @@ class _Code:
                 row, column = (place, other) if self._rows_pass else (other, place)
                 numbers = (self._sums(row, column), self._operand(row, None), self._operand(None, column))
                 self._effect(f"@llvm.x86.{product.unit.name}({', '.join(f'i8 {number}' for number in numbers)})")
+        if self._asked:
+            self._ask(b)
+
+    def _ask(self, b: str) -> None:
+        """Ask for a part of what the next block of columns reads in this step: each block of rows asks for another."""
+        behind = prod(self._product.reduced) // self._product.unit.group * self._count * _ROW_BYTES
+        part = self._value(f"mul i64 {self._part}, {self._asked * _ROW_BYTES}")
+        first = self._moved(b, self._value(f"add i64 {part}, {behind}"))
+        for line in range(self._asked):
+            place = self._moved(first, str(line * _ROW_BYTES))
+            self._effect(f"@llvm.prefetch.p0(ptr {place}, i32 0, i32 {_SECOND_CACHE}, i32 1)")
 
     def _load(self, place: int, a: str, b: str, by_row: str, by_step: str, *, is_row: bool) -> None:
         if is_row:
