@@ -32,7 +32,7 @@ MOST_ROWS = 512
 """Rows of a tile that is taken as a whole because nothing of at least a register's height divides them."""
 MOST_PART = 256
 """Rows of a tile that is one of several: those that registers have no room for come one block after the other."""
-MOST_SUMS = 8192
+MOST_SUMS = 12288
 """Sums of a tile: consumers read them from the first cache."""
 
 
@@ -130,8 +130,9 @@ class MatrixTiles(Nest):
     parallel: bool
 
     @staticmethod
-    def of(tiles: Tiles, block: Block, target: Target) -> "MatrixTiles | None":
-        """The nest of the same ``block`` as ``tiles``, if ``target`` has a matrix unit for it."""
+    def of(tiles: Tiles, block: Block, target: Target, *, all_rows: bool) -> "MatrixTiles | None":
+        """The nest of the same ``block`` as ``tiles``, if ``target`` has a matrix unit for it; ``all_rows``: of tiles
+        with all of them."""
         roles = tiles.roles
         pattern = pattern_of(block, roles, target) if isinstance(roles, Contraction) else None
         if pattern is None or not isinstance(roles, Contraction) or roles.rows is None:
@@ -139,9 +140,10 @@ class MatrixTiles(Nest):
         unit, known = pattern.unit, {axis: _number(block.axes[axis].extent) for axis in pattern.spatial}
         width = pattern.width or known[roles.vector]
         lanes = tuple(n for v in VECTORS if (n := v * unit.columns) and width % n == 0 == known[roles.vector] % n)
-        rows = tuple(n for n in range(2, MOST_PART + 1) if known[roles.rows] and known[roles.rows] % n == 0)
-        if max(rows, default=0) < unit.rows and 1 < known[roles.rows] <= MOST_ROWS:
-            rows = (*rows, known[roles.rows])  # with a last block that is lower
+        every = known[roles.rows]
+        rows = () if all_rows else tuple(n for n in range(2, MOST_PART + 1) if every and every % n == 0)
+        if max(rows, default=0) < unit.rows and 1 < every <= MOST_ROWS:
+            rows = (*rows, every)  # with a last block that is lower
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
         if not lanes or not rows:
             return None

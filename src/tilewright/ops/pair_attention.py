@@ -10,13 +10,15 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import element, same_shape, simplified
-from tilewright.symbolic.expr import Expr, binary, cast, const, equal, select, unary
+from tilewright.symbolic.expr import Expr, binary, cast, const, equal, maximum, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 _PAIR = 2
+_LEAST = -87.0
+"""Powers of e that are no subnormal numbers of f32."""
 
 
 @operator("Pairs", FusionKind.INJECTIVE)
@@ -82,7 +84,10 @@ def pair_attention(
         highest = top[index[:-1]]
         # Without a finite score there is nothing to relate to: all weights are 0.
         finite = select(equal(highest, const(-inf, f32)), const(0.0, f32), highest)
-        return cast(unary(UnaryOp.EXP, score(index) - finite), bf16)
+        below = score(index) - finite
+        # Powers that would be subnormal are 0, as they are to units of bfloat16: making them takes long.
+        power = unary(UnaryOp.EXP, maximum(below, const(_LEAST, f32)))
+        return _rounded(select(below < const(_LEAST, f32), const(0.0, f32), power))
 
     weights = tensor((*of_row, padded), weight, name="weights")
     each = te.reduce_axis((0, padded), name="key")

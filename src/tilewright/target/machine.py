@@ -77,6 +77,9 @@ class Machine:
     matrix_gain: float = 3.0
     """How many times as fast sums over blocks of channels are by a matrix unit as by vectors."""
 
+    places_gain: float = 1.5
+    """The same for filters that are read once for all places, relative to filters read for each row of places."""
+
     way_bytes: int = 4096
     """First cache: lines at multiples of this distance share a set. (The vendors' optimization guides: 32 KiB are 8
     ways, 48 KiB are 12.)"""
