@@ -32,9 +32,6 @@ class Reads(Enum):
 
 
 _WORD = i32.itemsize
-_MOST_EMPTY = 4 / 3
-"""Growth of a value, relative to blocks of one register, up to which blocks of several are used: a matrix unit is twice
-as fast with full rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +43,13 @@ class Blocks:
 
 
 def width_of(value: Value, blocks: Blocks) -> int:
-    """The block width of ``value``: that of as many registers as its channels fill."""
+    """The block width of ``value``: that of as many registers as make whole blocks of its channels, or of one.
+
+    Sums run over whole blocks only.
+    """
     width, channels = register_of(value, blocks.target), value.shape[1] if len(value.shape) > 1 else ZERO
     count = blocks.registers
-    while count > 1 and not (isinstance(channels, Const) and _fills(int(channels.value), width, count)):
+    while count > 1 and not (isinstance(channels, Const) and int(channels.value) % (width * count) == 0):
         count //= 2
     return width * count
 
@@ -58,10 +58,6 @@ def register_of(value: Value, target: Target) -> int:
     """The elements of ``value`` in a vector register. Bytes count as words: they come from sums of words, or go into
     such."""
     return target.vector_bits // (8 * (_WORD if value.dtype.itemsize == 1 else value.dtype.itemsize))
-
-
-def _fills(channels: int, width: int, count: int) -> bool:
-    return channels > 0 and filled(channels, width * count) <= _MOST_EMPTY * filled(channels, width)
 
 
 def points(shape: tuple[Expr, ...]) -> int:
