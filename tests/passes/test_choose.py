@@ -125,7 +125,7 @@ def test_depthwise_convolutions_stay_with_their_data() -> None:
     fourth = conv(known, third.outputs[0], 2 * 16, "d", kernel=1)
     flat = apply("ReduceMean", fourth.outputs, "e", axes=(2, 3), keepdims=False)
     graph = Graph("g", (x,), flat.outputs, (first, second, third, fourth, flat), known)
-    laid_out = choose(graph, ZEN5).apply(ZEN5)
+    laid_out = choose(graph, ZEN5).apply()
     assert {v.name for v in laid_out.layouts} >= {"b", "c"}
     assert not {"a"} & {v.name for v in laid_out.layouts}
 

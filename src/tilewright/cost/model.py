@@ -144,9 +144,7 @@ def product_cycles(product: TileProduct, steps: int, target: Target) -> float:
     return total
 
 
-def attention_cycles(
-    nest: AttentionTiles, population: Population, target: Target
-) -> tuple[Cycles, NDArray[np.int64]]:
+def attention_cycles(nest: AttentionTiles, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:
     """Cycles of attention on one core, and the number of parts of rows: two products, and a softmax between."""
     machine, (keys, width) = target.machine, nest.columns
     rows = population.column("rows")

@@ -184,7 +184,9 @@ class TileProduct:
 
 # Names ---------------------------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz]+(_[0-9mpz]+)*)(?P<ahead>_ahead)?")
+_NAME = re.compile(
+    r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz]+(_[0-9mpz]+)*)(?P<ahead>_ahead)?"
+)
 _NONE = "z"
 """An index that is 0."""
 

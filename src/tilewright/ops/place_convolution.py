@@ -39,9 +39,9 @@ def place_conv(
     dilations: Sequence[int],
     is_gathered: bool = False,
 ) -> Tensor:
-    """A convolution of ``x [N, C, spatial...]`` (f32), rounded to bf16, in f32: ``[N, filters, spatial...]``, ``+ bias``.
+    """A convolution of ``x [N, C, spatial...]`` (f32), in bf16: ``[N, filters, spatial...]`` in f32 ``+ bias``.
 
-    ``weight [F/lanes, C/width, kernel..., width/2, lanes, 2]`` (bf16): blocks of filters and of channels, padded with 0.
+    ``weight [F/lanes, C/width, kernel..., width/2, lanes, 2]`` (bf16): blocks of filters and of channels, with zeros.
     If ``is_gathered``, each tap has a copy of what all places read; else strides are 1.
     """
     if x.dtype != f32 or weight.dtype != bf16 or weight.ndim != x.ndim + 3:

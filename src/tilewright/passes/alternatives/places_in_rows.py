@@ -42,7 +42,9 @@ class PlacesInRows:
         copied = Work(0, 0, 2 * bf16.itemsize * points(data.shape[:2]) * found.copied)
         widths = width_of(data, facts.blocks), width_of(result, facts.blocks)
         make = partial(_make, found, *widths)
-        yield Way(self.name, cycles / gain + pass_cycles(copied, target), is_blocked=True, reads=Reads.BLOCKED, make=make)
+        yield Way(
+            self.name, cycles / gain + pass_cycles(copied, target), is_blocked=True, reads=Reads.BLOCKED, make=make
+        )
 
 
 PLACES_IN_ROWS = PlacesInRows()

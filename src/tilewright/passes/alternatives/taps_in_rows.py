@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.base.dtypes import bf16
 from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
-from tilewright.graph import Array, Node, Value
+from tilewright.graph import Array, Node
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
@@ -85,13 +85,16 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     extents, outputs, rank = static(data.shape), static(result.shape), weight.ndim - 2
     strides, dilations = (_numbers(attributes.get(name), rank, 1) for name in ("strides", "dilations"))
     before = _numbers(attributes.get("pads"), 2 * rank, 0)[:rank]
-    if extents is None or outputs is None or 0 in outputs or None in (strides, dilations, before) or dilations[-1] != 1:
+    if extents is None or outputs is None or 0 in outputs or min(before) < 0 or dilations[-1] != 1:
         return None
     return _Problem(weight.shape[2:], outputs[2:], strides, dilations, before, weight.shape[1])
 
 
 def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, ...]:
-    return tuple(int(str(value)) for value in values) if isinstance(values, tuple) and values else (default,) * count
+    """Those of an attribute; -1 in place of what is known only at run time."""
+    if not isinstance(values, tuple) or not values:
+        return (default,) * count
+    return tuple(value if isinstance(value, int) else -1 for value in values)
 
 
 def _make(problem: _Problem, lanes: int, node: Node, building: Building) -> None:
