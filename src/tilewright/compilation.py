@@ -262,7 +262,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
     """
     asked, tuned = (options.target, options.math, options.alternatives), services.tuned
-    graph = recognize_attention(graph, facts_of(graph, *asked))
+    graph = recognize_attention(graph, facts_of(graph, *asked, options.precision))
     graph = expand(graph, facts_of(graph, *asked, options.precision))
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.precision)
@@ -274,7 +274,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
 
 def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> LaidOut:
     """The graph with the chosen algorithms, and the layouts of its values."""
-    laid_out = choices.apply(options.target)
+    laid_out = choices.apply()
     watch(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
     watch(Stage.FLATTEN, laid_out)

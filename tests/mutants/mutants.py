@@ -2299,7 +2299,7 @@ MUTANTS = (
     Mutant(
         "choices: what needs plain data reads blocks",
         "passes/choose.py",
-        "return 0.0 if state.is_plain or is_plain_in_blocks(value, self.facts.target) else np.inf",
+        "return 0.0 if state.is_plain or is_plain_in_blocks(value, self.facts.blocks) else np.inf",
         "return 0.0",
         (_CHOOSE,),
     ),

@@ -74,7 +74,7 @@ def only(tile: int) -> tuple[Alternative, ...]:
 
 def chosen(graph: Graph, target: Target = HOST, alternatives: Sequence[Alternative] = BUILT_IN) -> Graph:
     """``graph`` as it is computed."""
-    return choose(graph, target, alternatives=alternatives).apply(target).graph
+    return choose(graph, target, alternatives=alternatives).apply().graph
 
 
 def steps(graph: Graph) -> list[str]:

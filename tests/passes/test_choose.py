@@ -72,7 +72,7 @@ def settled(problem: Problem) -> float:
 def test_everybody_gets_what_they_need(graph: Graph) -> None:
     choices = choose(graph, HOST)
     reads = computed(graph, {v: s.way for v, s in choices.states.items()}, graph.names()).reads
-    laid_out = choices.apply(HOST)
+    laid_out = choices.apply()
     verify(laid_out.graph)
     assert laid_out.graph.outputs == graph.outputs
     assert not set(graph.inputs + graph.outputs) & set(laid_out.layouts)
@@ -81,7 +81,7 @@ def test_everybody_gets_what_they_need(graph: Graph) -> None:
         how = reads.get(made) or reads.get(replace(made, name=laid_out.copies.get(made.name, "")))
         for read in (v for v in node.inputs if v is not None and v not in graph.constants and node.op.name != "Copy"):
             if read in laid_out.layouts:
-                assert how is not Reads.PLAIN or is_plain_in_blocks(read, HOST)
+                assert how is not Reads.PLAIN or is_plain_in_blocks(read, choices.facts.blocks)
             else:
                 assert how is not Reads.BLOCKED
 
@@ -125,7 +125,7 @@ def test_depthwise_convolutions_stay_with_their_data() -> None:
     fourth = conv(known, third.outputs[0], 2 * 16, "d", kernel=1)
     flat = apply("ReduceMean", fourth.outputs, "e", axes=(2, 3), keepdims=False)
     graph = Graph("g", (x,), flat.outputs, (first, second, third, fourth, flat), known)
-    laid_out = choose(graph, ZEN5).apply(ZEN5)
+    laid_out = choose(graph, ZEN5).apply()
     assert {v.name for v in laid_out.layouts} >= {"b", "c"}
     assert not {"a"} & {v.name for v in laid_out.layouts}
 

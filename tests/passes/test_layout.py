@@ -23,7 +23,7 @@ from tilewright.target.target import Target
 
 def laid_out_of(graph: Graph) -> LaidOut:
     """Layouts alone: strict numerics have few alternatives."""
-    return choose(graph, HOST, Math.STRICT).apply(HOST)
+    return choose(graph, HOST, Math.STRICT).apply()
 
 
 def test_what_follows_a_convolution_is_blocked_until_someone_needs_it_plain() -> None:

@@ -20,6 +20,7 @@ from tilewright.measure.pool import Pool
 from tilewright.measure.records import Records
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.passes.alternatives import facts_of
+from tilewright.passes.blocks import Blocks
 from tilewright.passes.choose import Copy, Problem, choose
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.recorded import recorded
@@ -61,7 +62,7 @@ def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None
         pytest.skip("on this processor, it is not worth measuring")
     path, ways = tmp_path / "r.db", tuner()
     with Records.open(path) as records, records.session({}) as session:
-        copies = copying(Copy(network().inputs[0], from_blocks=False), HOST).kernels
+        copies = copying(Copy(network().inputs[0], from_blocks=False), Blocks(HOST)).kernels
         fast = kernels_of(way) | frozenset(map(identity, copies))
         measurer = Measurer(Bench(fast), records, session)
         assert list(ways.measure(measurer, lambda: True)) == list(range(1, len(ways.jobs) + 1))

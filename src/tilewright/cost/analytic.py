@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tilewright.cost.model import best, least_cycles
 from tilewright.cost.recurrence import is_recurrent, recurrence
+from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
@@ -28,7 +29,7 @@ from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary
+from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
@@ -49,6 +50,9 @@ def open_space(s: Schedule, target: Target) -> Nests:
     """
     if is_recurrent(s.program):
         return recurrence(s, target)
+    attention = AttentionTiles.of(s, target, target.machine.parallel_work)
+    if attention is not None:
+        return Nests((attention,))
     anchor, stages = _anchor(s), first_stages(s)
     kept = _computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _padded_rows(s, target)
     inline_all(s, keep=kept | _expensive_shared(s) | stages)
@@ -183,10 +187,19 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
             for other in producers:
                 yield elementwise(s, other, target)
     instruction = instruction_for(block, roles, target)
-    matrix = MatrixTiles.of(tiles, block, target)
+    matrix = MatrixTiles.of(tiles, block, target, all_rows=_moves_rows(s, block, roles))
     if instruction is not None:
         tiles = by_instruction(tiles, instruction)
     yield tiles if matrix is None else min(tiles, matrix, key=lambda nest: least_cycles(nest, target))
+
+
+def _moves_rows(s: Schedule, block: Block, roles: Contraction) -> bool:
+    """Whether consumers read rows of the result of ``block`` at other places: then they need all of them."""
+    if roles.rows is None or not isinstance(block.body, Store):
+        return False
+    place, result = block.body.indices.index(block.axes[roles.rows].var), block.writes[0].buffer
+    read = (region for reader in consumers(s.program, block) for region in reader.reads if region.buffer == result)
+    return any(not isinstance(region.ranges[place][0], Var) for region in read)
 
 
 def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterator[Nest]:

@@ -11,6 +11,7 @@ from tilewright.base.dtypes import f32
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import least_cycles
 from tilewright.cost.work import Work, count
+from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.contraction import Extents
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Tiles
@@ -70,5 +71,6 @@ def tile_cycles(naive: Program, target: Target) -> float | None:
     """Cycles of the register tiles of ``naive``; None if it has none."""
     if not any(map(is_reduction, all_blocks(naive.body))):
         return None
-    tiles = [nest for nest in open_space(Schedule(naive), target).nests if isinstance(nest, Tiles | MatrixTiles)]
+    nests = open_space(Schedule(naive), target).nests
+    tiles = [nest for nest in nests if isinstance(nest, Tiles | MatrixTiles | AttentionTiles)]
     return sum(least_cycles(nest, target) for nest in tiles) if tiles else None

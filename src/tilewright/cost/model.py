@@ -14,11 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
+from tilewright.base.dtypes import bf16, f32
+from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
+from tilewright.kernels.tile_descriptions import TileProduct
+from tilewright.kernels.tile_products import tile_unit
 from tilewright.kernels.tiling import Order
 from tilewright.schedule.prefetch import CACHES
 from tilewright.space.knobs import Knob
@@ -79,6 +83,9 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
         case MatrixTiles(facts=facts, parallel=parallel):
             cycles = matrix_cycles(nest, population, target)
             return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
+        case AttentionTiles(parallel=parallel):
+            cycles, tiles = attention_cycles(nest, population, target)
+            return _shared(cycles, tiles, target) if parallel else cycles
         case Lanes(parallel=parallel):
             cycles = -(-nest.points // nest.width) * _lane_cycles(nest.live, population, target)
             return _shared(cycles, np.full(len(population), MOST_CHUNKS), target) if parallel else cycles
@@ -107,20 +114,52 @@ def block_cycles(nest: BlockSums, population: Population, target: Target) -> tup
 def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> Cycles:
     """Cycles of tiles by a matrix unit on one core: products and loads of a step overlap; what consumers do with a row
     of sums follows the product."""
-    machine, facts = target.machine, nest.facts
-    one = np.zeros(len(population))
+    facts, machine, one = nest.facts, target.machine, np.zeros(len(population))
     for place in range(len(population)):
         product = nest.product(dict(zip(population.names, population[place], strict=True)))
         assert product is not None, "a population has allowed choices"
-        steps, columns = facts.reduction // product.at_once, product.column_tiles
-        for blocks, heights in product.row_blocks:
-            multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
-            step = max(multiplied, machine.matrix_load * (len(heights) + columns))
-            sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
-            one[place] += blocks * (steps * step + sums) + machine.matrix_start
+        one[place] = product_cycles(product, facts.reduction, target)
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
-    return facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
+    cycles = facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
+    # The weights come from beyond the second cache: while other rows are multiplied, if they are asked for.
+    coming, asking = facts.streamed / machine.tile_stream_bytes, machine.asking * facts.streamed / _LINE
+    asked = np.maximum(cycles, facts.streamed / machine.stream_bytes) + asking
+    return np.where(population.column("ahead") == 1, asked, cycles + coming)
+
+
+_LINE = 64
+"""Bytes that are asked for at a time."""
+
+
+def product_cycles(product: TileProduct, steps: int, target: Target) -> float:
+    """Cycles of one product by a matrix unit, of operands in the first cache; ``steps``: groups of its reduction."""
+    machine, columns, total = target.machine, product.column_tiles, 0.0
+    for blocks, heights in product.row_blocks:
+        multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
+        step = max(multiplied, machine.matrix_load * (len(heights) + columns))
+        sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
+        one = steps // product.at_once * step + sums
+        total += product.column_blocks * blocks * one + machine.matrix_start
+    return total
+
+
+def attention_cycles(nest: AttentionTiles, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:
+    """Cycles of attention on one core, and the number of parts of rows: two products, and a softmax between."""
+    machine, (keys, width) = target.machine, nest.columns
+    rows = population.column("rows")
+    per_vector = machine.function_cycles + 4 * machine.plain_cycles
+    softmax = nest.rows * (keys * per_vector + width * machine.plain_cycles) / nest.lanes
+    parts = nest.rows // rows
+    products = np.zeros(len(population))
+    for number, steps in enumerate(nest.steps):
+        products += np.array([product_cycles(nest.product(number, int(count)), steps, target) for count in rows])
+    near = rows * keys * (f32.itemsize + bf16.itemsize) <= machine.cache_part * target.l1_bytes
+    return nest.heads * (softmax * np.where(near, 1.0, _FARTHER) + parts * products), nest.heads * parts
+
+
+_FARTHER = 1.1
+"""Relative time of a softmax over scores that lie in the second cache."""
 
 
 def unknown_cycles(target: Target) -> float:
@@ -130,7 +169,13 @@ def unknown_cycles(target: Target) -> float:
 
 
 def panel_width(matrix: Matrix, target: Target) -> int:
-    """The panel width for packing ``matrix``, which is multiplied with the rows of another one."""
+    """The panel width for packing ``matrix``, which is multiplied with the rows of another one.
+
+    Panels for a matrix unit are read from one end to the other: they are as wide as what its registers hold sums of.
+    """
+    unit = tile_unit(target, matrix.dtype, matrix.dtype)
+    if unit is not None and matrix.rows is not None and matrix.rows >= unit.rows:
+        return 2 * unit.columns
     columns, rows = (GUESSED_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
     itemsize = matrix.dtype.itemsize
     registers = Registers(target.vector_registers, target.lanes(matrix.sums.bits))

@@ -30,8 +30,10 @@ from tilewright.target.target import Target
 
 MOST_ROWS = 512
 """Rows of a tile that is taken as a whole because nothing of at least a register's height divides them."""
-MOST_ROW_TILES = 5
-"""Tiles one above the other that a search considers; a unit says which of them it has registers for."""
+MOST_PART = 256
+"""Rows of a tile that is one of several: those that registers have no room for come one block after the other."""
+MOST_SUMS = 12288
+"""Sums of a tile: consumers read them from the first cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Pattern:
     width: int
     """The columns of a panel in memory; 0 if it has all."""
 
-    def product(self, sizes: Mapping[int | None, int]) -> TileProduct | None:
+    def product(self, sizes: Mapping[int | None, int], *, asks_ahead: bool = False) -> TileProduct | None:
         """The product of tiles of these ``sizes`` by axis, 1 where there is none; None if the unit has not it."""
         extents = [sizes.get(axis, 1) for axis in self.spatial]
         first = next((place for place, extent in enumerate(extents) if extent > 1), 0)
@@ -60,7 +62,8 @@ class Pattern:
             leading = next((place for place, terms in enumerate(made) if terms), len(made))
             return tuple(made[leading:])
 
-        made = TileProduct(self.unit, tuple(extents[first:]), self.reduced, kept(self.left), kept(self.right))
+        operands = kept(self.left), kept(self.right)
+        made = TileProduct(self.unit, tuple(extents[first:]), self.reduced, *operands, asks_ahead)
         return made if made.is_valid else None
 
 
@@ -115,7 +118,8 @@ def _terms(index: Expr, numbers: Mapping[Var, int], column: Var) -> Terms | None
 
 @dataclass(frozen=True, slots=True)
 class MatrixTiles(Nest):
-    """Tiles by a matrix unit. Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around."""
+    """Tiles by a matrix unit. Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around;
+    ``ahead``: whether a tile asks for the panel of the next one."""
 
     roles: Contraction
     facts: TileFacts
@@ -126,8 +130,9 @@ class MatrixTiles(Nest):
     parallel: bool
 
     @staticmethod
-    def of(tiles: Tiles, block: Block, target: Target) -> "MatrixTiles | None":
-        """The nest of the same ``block`` as ``tiles``, if ``target`` has a matrix unit for it."""
+    def of(tiles: Tiles, block: Block, target: Target, *, all_rows: bool) -> "MatrixTiles | None":
+        """The nest of the same ``block`` as ``tiles``, if ``target`` has a matrix unit for it; ``all_rows``: of tiles
+        with all of them."""
         roles = tiles.roles
         pattern = pattern_of(block, roles, target) if isinstance(roles, Contraction) else None
         if pattern is None or not isinstance(roles, Contraction) or roles.rows is None:
@@ -135,16 +140,17 @@ class MatrixTiles(Nest):
         unit, known = pattern.unit, {axis: _number(block.axes[axis].extent) for axis in pattern.spatial}
         width = pattern.width or known[roles.vector]
         lanes = tuple(n for v in VECTORS if (n := v * unit.columns) and width % n == 0 == known[roles.vector] % n)
-        rows = tuple(
-            n for n in range(2, MOST_ROW_TILES * unit.rows + 1) if known[roles.rows] and known[roles.rows] % n == 0
-        )
-        if max(rows, default=0) < unit.rows and 1 < known[roles.rows] <= MOST_ROWS:
-            rows = (*rows, known[roles.rows])  # with a last block that is lower
+        every = known[roles.rows]
+        rows = () if all_rows else tuple(n for n in range(2, MOST_PART + 1) if every and every % n == 0)
+        if max(rows, default=0) < unit.rows and 1 < every <= MOST_ROWS:
+            rows = (*rows, every)  # with a last block that is lower
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
         if not lanes or not rows:
             return None
         facts = replace(tiles.facts, reduction=tiles.facts.reduction // unit.group, slidings=())
-        knobs = Knob("lanes", lanes), Knob("rows", rows), Knob("panels", panels), Knob("order", tiles.values("order"))
+        ahead = Knob("ahead", (0, 1) if tiles.facts.streamed else (0,))
+        shapes = Knob("lanes", lanes), Knob("rows", rows), Knob("panels", panels)
+        knobs = (*shapes, Knob("order", tiles.values("order")), ahead)
         nest = MatrixTiles(tiles.name, knobs, roles, facts, tiles.registers, pattern, tiles.parallel)
         return nest if len(nest.population()) else None
 
@@ -152,12 +158,16 @@ class MatrixTiles(Nest):
         """The product of a tile; ``choice`` by the knobs' names."""
         roles = self.roles
         sizes = {roles.panels: choice["panels"], roles.rows: choice["rows"], roles.vector: choice["lanes"]}
-        return self.pattern.product(sizes)
+        asks_ahead = bool(choice["ahead"])
+        is_panel = choice["lanes"] == (self.pattern.width or self.facts.vector)
+        return self.pattern.product(sizes, asks_ahead=asks_ahead) if is_panel or not asks_ahead else None
 
     def allowed(self, population: Population) -> BoolArray:
-        """Checks that the unit has such tiles."""
+        """Checks that the unit has such tiles, and that its sums stay near."""
         named = (dict(zip(population.names, population[row], strict=True)) for row in range(len(population)))
-        return np.array([self.product(choice) is not None for choice in named], np.bool_)
+        known = np.array([self.product(choice) is not None for choice in named], np.bool_)
+        sums = population.column("lanes") * population.column("rows") * population.column("panels")
+        return known & (sums <= MOST_SUMS)
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """See ``Nest``."""

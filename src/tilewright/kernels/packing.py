@@ -184,6 +184,8 @@ def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widt
     if op.reduction is None or not op.axes or len(indices) < 2 or not _is_panel(op, source):
         return None
     reduced, column = [axis.var for axis in op.reduction.axes], op.axes[-1].var
+    if indices[-2:] == (column, reduced[-1]) and _fills_word(op, source):
+        return None  # who made it has packed it
     if not {column, *reduced} <= set(indices) or indices[-1] not in (column, reduced[-1]):
         return None
     variables = dict(zip(indices, (Var(f"d{position}") for position in range(len(indices))), strict=True))
@@ -197,6 +199,12 @@ def _panels(op: Compute, source: Tensor, indices: tuple[Expr, ...], widths: Widt
     inner = [variables[index] for index in reduced]
     n = variables[column]
     return IndexMap(tuple(variables.values()), (*outer, n // lanes, *inner, n % lanes))
+
+
+def _fills_word(op: Compute, source: Tensor) -> bool:
+    """Whether elements of ``source`` along the last reduction axis are, together, as wide as a sum."""
+    assert op.reduction is not None, "a sum of products"
+    return source.shape[-1] == const(op.reduction.sources[0].dtype.bits // source.dtype.bits) != const(1)
 
 
 def _rows(op: Compute, indices: tuple[Expr, ...]) -> int | None:

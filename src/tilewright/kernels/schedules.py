@@ -323,10 +323,10 @@ def iterations_of(axis: IterVar) -> int:
 def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int, parallel: bool) -> None:
     """One element for each of ``rows``: partial results in lanes. A single serial sum would also be less accurate."""
     before = {other.name for other in all_blocks(s.program.body)}
-    _partial_results(s, block, lanes)
+    partial_results(s, block, lanes)
     for made in all_blocks(s.program.body):
         if made.name not in before:
-            _vectorize_columns(s, BlockRef(made.name), rows, lanes)
+            vectorize_columns(s, BlockRef(made.name), rows, lanes)
     if parallel:
         for loop in rows:
             if extent_of(s, loop) > 1:
@@ -341,11 +341,11 @@ def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> 
     """
     rows = [ref(loop) for loop in loops_of(s.program, result)][:-1]
     if rows:
-        _pull_producers(s, result, rows[-1])
+        pull_producers(s, result, rows[-1])
     for block in [b for b in all_blocks(s.program.body) if is_reduction(b)]:
-        _partial_results(s, BlockRef(block.name), lanes)
+        partial_results(s, BlockRef(block.name), lanes)
     for block in all_blocks(s.program.body):
-        _vectorize_columns(s, BlockRef(block.name), rows, lanes)
+        vectorize_columns(s, BlockRef(block.name), rows, lanes)
     if parallel:
         for loop in rows:
             s.parallel(loop)
@@ -381,7 +381,7 @@ def _has_open_rows(s: Schedule, block: Block) -> bool:
     return any(interval(length, s.program.bounds).hi is None for length in lengths)
 
 
-def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
+def partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
     """Reduce into ``lanes`` partial results, these into a quarter as many, and so on.
 
     Loops over elements that lie side by side are joined first, if the last one does not fill the lanes.
@@ -411,7 +411,7 @@ def _reducing_loop(s: Schedule, block: BlockRef) -> LoopRef:
     return [ref(loop) for loop in place.loops if loop.var in driven][-1]
 
 
-def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
+def pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
     """Move all transitive producers of ``result`` into ``at``; nearest first."""
     for block in reversed(all_blocks(s.program.body)):
         if block.name != result.name:
@@ -421,7 +421,7 @@ def _pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
                 s.set_scope(written.name, LOCAL)
 
 
-def _vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:
+def vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:
     """Within a row: lanes along the only spatial axis; a remaining short reduction is unrolled."""
     stmt = block_at(s.program, block).stmt
     own = [loop for loop in loops_of(s.program, block) if ref(loop) not in rows and _may_repeat(s, loop)]

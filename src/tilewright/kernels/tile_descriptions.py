@@ -7,6 +7,8 @@ are read by processes that never saw it::
     tdpbf16ps_s32_32_r384_2_a0_2m2p3_b2_1_3
 
     spatial 32 x 32, reduced 384 x 2:  c[x0, x1] = sum(a[x0, x2 * 2 + x3] * b[x2, x1, x3])
+
+``_ahead`` at the end: it also asks for what lies behind ``b``, which the next one of its kind reads.
 """
 
 import re
@@ -50,7 +52,8 @@ class TileProduct:
 
     One spatial axis of several elements is read by ``a``: the rows; the last one by ``b`` along its last dimension but
     one: the columns. Another one may be read by ``b``: panels of columns. All others have one element. Of the reduced
-    ones, the last is a group, and with the one before that (the steps) the last dimension of ``a``.
+    ones, the last is a group, and neighbours along it and along the steps are neighbours in ``a``; rows of that
+    may overlap.
     """
 
     unit: TileUnit
@@ -58,12 +61,15 @@ class TileProduct:
     reduced: tuple[int, ...]
     left: tuple[Terms, ...]
     right: tuple[Terms, ...]
+    asks_ahead: bool = False
+    """Whether memory behind ``b`` is asked for: as much as a block of columns reads, for the next block."""
 
     @property
     def name(self) -> str:
         """The name of the intrinsic."""
         sizes = (_listed("s", self.spatial), _listed("r", self.reduced))
-        return "_".join((self.unit.name, *sizes, _indices("a", self.left), _indices("b", self.right)))
+        ending = ("ahead",) if self.asks_ahead else ()
+        return "_".join((self.unit.name, *sizes, _indices("a", self.left), _indices("b", self.right), *ending))
 
     @property
     def extents(self) -> tuple[int, ...]:
@@ -114,30 +120,51 @@ class TileProduct:
             return False
         rows, others = self._several(self.left), [axis for axis in self._several(self.right) if axis != last]
         several = [axis for axis, extent in enumerate(self.spatial) if extent > 1]
-        along = {axis for terms in (*self.left[:-1], *self.right[:-3]) for axis, _ in terms}
+        along = {axis for terms in (*self.left[:-1], self.left[-1][:-2], *self.right[:-3]) for axis, _ in terms}
         return (
             (self.right[-3:] == (((self.steps, 1),), ((last, 1),), ((group, 1),)))
-            and self.left[-1] == ((self.steps, unit.group), (group, 1))
+            and self.left[-1][-2:] == ((self.steps, unit.group), (group, 1))
             and not along & {self.steps, group, last}
             and len(rows) == 1
             and len(others) <= 1
             and {*rows, *others, last} == {*several, last}
             and self.spatial[last] % unit.columns == 0
-            and unit.fits(1, self.column_tiles)
+            and self.column_tiles > 0
+            and not (self.asks_ahead and self.panel_tiles != self.column_tiles)
         )
 
     @property
+    def panel_tiles(self) -> int:
+        """The tiles of a panel side by side."""
+        return self.spatial[self.columns] // self.unit.columns
+
+    @property
+    def _all_tiles(self) -> int:
+        return self.panel_tiles * (1 if self.panels is None else self.spatial[self.panels])
+
+    @property
     def column_tiles(self) -> int:
-        """The tiles side by side."""
-        panels = 1 if self.panels is None else self.spatial[self.panels]
-        return panels * self.spatial[self.columns] // self.unit.columns
+        """The tiles side by side whose sums are in registers at the same time, with the fewest loads for a product:
+        whole panels, if there are several. 0 if there is no room for them."""
+        rows, every = -(-self.spatial[self.rows] // self.unit.rows), self._all_tiles
+        whole = 1 if self.panels is None else self.panel_tiles
+        fitting = [n for n in range(every, 0, -whole) if every % n == 0 and self.unit.fits(1, n)]
+        return min(fitting, key=lambda n: 1 / min(rows, self._most_rows(n)) + 1 / n, default=0)
+
+    @property
+    def column_blocks(self) -> int:
+        """How many blocks of so many tiles come one after the other."""
+        return self._all_tiles // self.column_tiles
+
+    def _most_rows(self, columns: int) -> int:
+        """The tiles one above the other that fit beside so many."""
+        return max(tiles for tiles in range(1, self.unit.rows) if self.unit.fits(tiles, columns))
 
     @property
     def row_blocks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """How many blocks of rows come one after the other, and the heights of the tiles of each, whose sums are in
         registers at the same time: as few as possible, and equal ones, or a last one that is lower."""
-        rows, unit, columns = self.spatial[self.rows], self.unit, self.column_tiles
-        most = unit.rows * max(tiles for tiles in range(1, unit.rows) if unit.fits(tiles, columns))
+        rows, most = self.spatial[self.rows], self.unit.rows * self._most_rows(self.column_tiles)
         count = -(-rows // most)
         if rows % count == 0:
             return ((count, self._tiles(rows // count)),)
@@ -157,7 +184,9 @@ class TileProduct:
 
 # Names ---------------------------------------------------------------------------------------------------------------
 
-_NAME = re.compile(r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz_]+)")
+_NAME = re.compile(
+    r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz]+(_[0-9mpz]+)*)(?P<ahead>_ahead)?"
+)
 _NONE = "z"
 """An index that is 0."""
 
@@ -173,7 +202,7 @@ def named(name: str, units: Iterable[TileUnit]) -> TileProduct | None:
         left, right = (tuple(map(_terms, found[operand].split("_"))) for operand in "ab")
     except ValueError:
         return None
-    product = TileProduct(unit, spatial, reduced, left, right)
+    product = TileProduct(unit, spatial, reduced, left, right, found["ahead"] is not None)
     return product if product.is_valid else None
 
 

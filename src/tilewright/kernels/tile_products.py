@@ -25,8 +25,7 @@ def tile_product(target: Target, left: DType, right: DType, *, rows: int, column
     """The product of ``a [rows, depth]`` and ``b [depth/g, columns, g]`` by the matrix unit of ``target``, where ``g``
     numbers of a type are 32 bits: 2 of bf16, 4 bytes.
 
-    ``columns``: at most as many as fit in the registers of the unit. Raises ``BadInput`` if the unit has no such
-    product, and if there is no unit for the types.
+    Raises ``BadInput`` if the unit has no such product, and if there is no unit for the types.
     """
     unit = tile_unit(target, left, right)
     if unit is None:
@@ -36,7 +35,7 @@ def tile_product(target: Target, left: DType, right: DType, *, rows: int, column
     if rows < 2 or depth < unit.group or depth % unit.group or not product.is_valid:
         raise BadInput(
             f"{unit.name} has no product of {rows} x {depth} and {depth} x {columns}: take at least 2 rows, columns in "
-            f"multiples of {unit.columns} (up to {5 * unit.columns}), and a depth in multiples of {unit.group}"
+            f"multiples of {unit.columns}, and a depth in multiples of {unit.group}"
         )
     return declared_tiles(product)
 

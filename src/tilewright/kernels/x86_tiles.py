@@ -8,8 +8,9 @@ the whole reduction, stores these, and releases the registers: no state of the u
 takes denormal numbers for 0; products of bytes are exact, modulo 2**32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from math import prod
 
 from tilewright.base.dtypes import bf16, f32, i8, i32, u8
 from tilewright.kernels.tile_descriptions import Terms, TileProduct, TileUnit
@@ -17,6 +18,8 @@ from tilewright.kernels.tile_descriptions import Terms, TileProduct, TileUnit
 _REGISTERS = 8
 _ROW_BYTES = 64
 _WORD = 4
+_SECOND_CACHE = 2
+"""Of LLVM's localities: the first cache is full of what is in use."""
 
 
 @cache
@@ -44,6 +47,7 @@ def tile_code(product: TileProduct) -> str:
 define internal void @{product.name}({code.parameters}) {{
 {code.body}
 }}
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare void @llvm.x86.ldtilecfg(ptr)
 declare void @llvm.x86.tilerelease()
 declare void @llvm.x86.tilezero(i8)
@@ -70,44 +74,57 @@ class _Code:
             name: [*(self._value(f"mul i64 %{name}.{d}, {sizes[name]}") for d in range(rank - 1)), str(sizes[name])]
             for name, rank in ranks.items()
         }
+        self._asked, self._part = 0, "0"
         constants, before, start = list[str](), "entry", 0
         for number, (count, heights) in enumerate(product.row_blocks):
             self._heights, self._label = heights, f"rows{number}"
+            self._asked = -(-self._lines_of_step // count) if product.asks_ahead and not number else 0
             constants.append(f'@{product.name}.{number} = internal constant [64 x i8] c"{self._shapes}", align 64')
             self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.{number})")
-            before = self._blocks(count, start, before)
+            before = self._columns(before, count, start)
             start += count * sum(heights)
         self._effect("@llvm.x86.tilerelease()")
         self._lines.append("  ret void")
         self.body, self.constants = "\n".join(self._lines), "\n".join(constants)
 
-    def _blocks(self, count: int, start: int, before: str) -> str:
-        """The loop over ``count`` blocks of rows, from row ``start`` on; returns the label where it ends."""
+    def _columns(self, before: str, count: int, start: int) -> str:
+        """The loop over blocks of columns, each of ``count`` blocks of rows from row ``start`` on; returns the label
+        where it ends."""
+        product = self._product
         a, c = (
             self._moved(operand, self._value(f"mul i64 {stride}, {start}"))
             for operand, stride in (("%a", self._row_of_a), ("%c", self._row_of_c))
         )
-        rows, here, i = sum(self._heights), self._label, f"%{self._label}"
-        by_a, by_c = (self._value(f"mul i64 {stride}, {rows}") for stride in (self._row_of_a, self._row_of_c))
-        last = f"{here}.loop{loops[0][0]}.end" if (loops := self._outer()) else here
-        self._lines += [f"  br label {i}", f"{here}:"]
-        self._lines.append(f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
-        self._lines.append(f"  {i}.a = phi ptr [ {a}, %{before} ], [ {i}.a.next, %{last} ]")
-        self._lines.append(f"  {i}.c = phi ptr [ {c}, %{before} ], [ {i}.c.next, %{last} ]")
-        self._block(here, f"{i}.a", f"{i}.c")
-        self._lines.append(f"  {i}.a.next = getelementptr i8, ptr {i}.a, i64 {by_a}")
-        self._lines.append(f"  {i}.c.next = getelementptr i8, ptr {i}.c, i64 {by_c}")
-        self._lines.append(f"  {i}.next = add i64 {i}.i, 1")
-        self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {count}")
-        self._lines.append(f"  br i1 {i}.more, label {i}, label {i}.end")
-        self._lines.append(f"{here}.end:")
-        return f"{here}.end"
+        moving = [("%b", self._column("b", self._count)), (c, self._column("c", self._count))]
 
-    def _block(self, before: str, a: str, c: str) -> None:
+        def block(here: str, places: Sequence[str]) -> str:
+            b, c = places
+            return self._rows(here, count, a, b, c)
+
+        return self._loop(f"{self._label}.columns", before, (product.column_blocks, 1), moving, block)
+
+    def _rows(self, before: str, count: int, a: str, b: str, c: str) -> str:
+        """The loop over blocks of rows."""
+        rows = sum(self._heights)
+        by_a, by_c = (self._value(f"mul i64 {stride}, {rows}") for stride in (self._row_of_a, self._row_of_c))
+
+        def block(here: str, places: Sequence[str]) -> str:
+            self._part = f"%{here}.i" if count > 1 else "0"
+            return self._block(here, places[0], b, places[1])
+
+        return self._loop(self._label, before, (count, 1), [(a, by_a), (c, by_c)], block)
+
+    def _block(self, before: str, a: str, b: str, c: str) -> str:
         for number in range(len(self._heights) * self._count):
             self._effect(f"@llvm.x86.tilezero(i8 {number})")
-        self._loops(self._outer(), before, a, "%b")
+        end = self._loops(self._outer(), before, a, b)
         self._store(c)
+        return end
+
+    @property
+    def _lines_of_step(self) -> int:
+        """Lines of ``b`` that a step of a block of columns reads: they lie side by side."""
+        return self._product.at_once * self._count
 
     @property
     def _row_of_a(self) -> str:
@@ -164,26 +181,47 @@ class _Code:
         loops = [*others, (product.steps, product.at_once)]
         return [(axis, size) for axis, size in loops if product.extents[axis] > size]
 
-    def _loops(self, loops: Sequence[tuple[int, int]], before: str, a: str, b: str) -> None:
+    def _loops(self, loops: Sequence[tuple[int, int]], before: str, a: str, b: str) -> str:
         """The loops around a step, which moves both operands."""
         if not loops:
             self._step(a, b)
-            return
+            return before
         (axis, size), *inner = loops
-        here = f"{self._label}.loop{axis}"
-        i, last = f"%{here}", f"{self._label}.loop{inner[0][0]}.end" if inner else here
         by_a, by_b = (self._value(f"mul i64 {stride}, {size}") for stride in self._moves(axis))
-        self._lines += [f"  br label %{here}", f"{here}:"]
-        self._lines.append(f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]")
-        self._lines.append(f"  {i}.a = phi ptr [ {a}, %{before} ], [ {i}.a.next, %{last} ]")
-        self._lines.append(f"  {i}.b = phi ptr [ {b}, %{before} ], [ {i}.b.next, %{last} ]")
-        self._loops(inner, here, f"{i}.a", f"{i}.b")
-        self._lines.append(f"  {i}.a.next = getelementptr i8, ptr {i}.a, i64 {by_a}")
-        self._lines.append(f"  {i}.b.next = getelementptr i8, ptr {i}.b, i64 {by_b}")
+
+        def body(here: str, places: Sequence[str]) -> str:
+            return self._loops(inner, here, *places)
+
+        extent = self._product.extents[axis]
+        return self._loop(f"{self._label}.loop{axis}", before, (extent, size), [(a, by_a), (b, by_b)], body)
+
+    def _loop(
+        self,
+        here: str,
+        before: str,
+        steps: tuple[int, int],
+        moving: Sequence[tuple[str, str]],
+        body: Callable[[str, Sequence[str]], str],
+    ) -> str:
+        """A loop over an extent, in ``steps`` of a size, which is ``moving`` pointers by so many bytes; returns the
+        label where it ends, as ``body`` does. A single step is no loop."""
+        extent, size = steps
+        if extent <= size:
+            return body(before, [start for start, _ in moving])
+        i, places = f"%{here}", [f"%{here}.p{number}" for number in range(len(moving))]
+        self._lines += [f"  br label {i}", f"{here}:"]
+        first = len(self._lines)
+        self._lines += ["" for _ in range(1 + len(moving))]
+        last = body(here, places)
+        self._lines[first] = f"  {i}.i = phi i64 [ 0, %{before} ], [ {i}.next, %{last} ]"
+        for line, (place, (start, by)) in enumerate(zip(places, moving, strict=True), first + 1):
+            self._lines[line] = f"  {place} = phi ptr [ {start}, %{before} ], [ {place}.next, %{last} ]"
+            self._lines.append(f"  {place}.next = getelementptr i8, ptr {place}, i64 {by}")
         self._lines.append(f"  {i}.next = add i64 {i}.i, {size}")
-        self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {self._product.extents[axis]}")
-        self._lines.append(f"  br i1 {i}.more, label %{here}, label %{here}.end")
+        self._lines.append(f"  {i}.more = icmp ult i64 {i}.next, {extent}")
+        self._lines.append(f"  br i1 {i}.more, label {i}, label {i}.end")
         self._lines.append(f"{here}.end:")
+        return f"{here}.end"
 
     def _moves(self, axis: int) -> tuple[str, str]:
         """What moving on by one along ``axis`` adds to the addresses of both operands."""
@@ -210,6 +248,17 @@ class _Code:
                 row, column = (place, other) if self._rows_pass else (other, place)
                 numbers = (self._sums(row, column), self._operand(row, None), self._operand(None, column))
                 self._effect(f"@llvm.x86.{product.unit.name}({', '.join(f'i8 {number}' for number in numbers)})")
+        if self._asked:
+            self._ask(b)
+
+    def _ask(self, b: str) -> None:
+        """Ask for a part of what the next block of columns reads in this step: each block of rows asks for another."""
+        behind = prod(self._product.reduced) // self._product.unit.group * self._count * _ROW_BYTES
+        part = self._value(f"mul i64 {self._part}, {self._asked * _ROW_BYTES}")
+        first = self._moved(b, self._value(f"add i64 {part}, {behind}"))
+        for line in range(self._asked):
+            place = self._moved(first, str(line * _ROW_BYTES))
+            self._effect(f"@llvm.prefetch.p0(ptr {place}, i32 0, i32 {_SECOND_CACHE}, i32 1)")
 
     def _load(self, place: int, a: str, b: str, by_row: str, by_step: str, *, is_row: bool) -> None:
         if is_row:
@@ -230,10 +279,9 @@ class _Code:
     def _column(self, operand: str, number: int) -> str:
         """Where the column ``number`` of tiles begins in the operand: a tile's row has as many bytes in both."""
         product = self._product
-        in_panel = product.spatial[product.columns] // product.unit.columns
-        panel, within = divmod(number, in_panel)
         if product.panels is None:
-            return str(within * _ROW_BYTES)
+            return str(number * _ROW_BYTES)
+        panel, within = divmod(number, product.panel_tiles)
         stride = self._strides["c"][product.panels] if operand == "c" else self._moves(product.panels)[1]
         return self._value(f"add i64 {self._value(f'mul i64 {stride}, {panel}')}, {within * _ROW_BYTES}")
 

@@ -1,8 +1,10 @@
 """Blocked layouts of channels (NCHWc, Liu et al., "Neo", 2019): which values can have one, and what nodes need.
 
-A value in blocks has its channels, the second dimension, in blocks as wide as a vector register, which go last.
+A value in blocks has its channels, the second dimension, in blocks as wide as a vector register, which go last; or as
+wide as several, which then fill a row of a matrix unit's registers.
 """
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from math import prod
 
@@ -32,8 +34,29 @@ class Reads(Enum):
 _WORD = i32.itemsize
 
 
-def width_of(value: Value, target: Target) -> int:
-    """The block width of ``value``. Bytes are in blocks of words: they come from sums of words, or go into such."""
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How wide the blocks of a graph's values are. ``registers``: at most so many vector registers."""
+
+    target: Target
+    registers: int = 1
+
+
+def width_of(value: Value, blocks: Blocks) -> int:
+    """The block width of ``value``: that of as many registers as make whole blocks of its channels, or of one.
+
+    Sums run over whole blocks only.
+    """
+    width, channels = register_of(value, blocks.target), value.shape[1] if len(value.shape) > 1 else ZERO
+    count = blocks.registers
+    while count > 1 and not (isinstance(channels, Const) and int(channels.value) % (width * count) == 0):
+        count //= 2
+    return width * count
+
+
+def register_of(value: Value, target: Target) -> int:
+    """The elements of ``value`` in a vector register. Bytes count as words: they come from sums of words, or go into
+    such."""
     return target.vector_bits // (8 * (_WORD if value.dtype.itemsize == 1 else value.dtype.itemsize))
 
 
@@ -47,10 +70,10 @@ def filled(channels: int, width: int) -> float:
     return -(-channels // width) * width / channels
 
 
-def filled_blocks(value: Value, target: Target) -> float:
+def filled_blocks(value: Value, blocks: Blocks) -> float:
     """The extra work on ``value`` from rounding channels up to whole blocks."""
     channels = value.shape[1]
-    return filled(int(channels.value), width_of(value, target)) if isinstance(channels, Const) else 1.0
+    return filled(int(channels.value), width_of(value, blocks)) if isinstance(channels, Const) else 1.0
 
 
 def can_be_blocked(value: Value, target: Target) -> bool:
@@ -58,7 +81,7 @@ def can_be_blocked(value: Value, target: Target) -> bool:
     channels = value.shape[1] if len(value.shape) > 2 else ZERO
     if not isinstance(channels, Const) or channels.value <= 0:
         return False
-    return filled(int(channels.value), width_of(value, target)) <= target.machine.block_waste
+    return filled(int(channels.value), register_of(value, target)) <= target.machine.block_waste
 
 
 def mixes_channels(channels: int, filters: int, width: int) -> bool:
@@ -67,14 +90,14 @@ def mixes_channels(channels: int, filters: int, width: int) -> bool:
     return filters % width != 0 and (width % filters != 0 or channels != filters)
 
 
-def is_plain_in_blocks(value: Value, target: Target) -> bool:
+def is_plain_in_blocks(value: Value, blocks: Blocks) -> bool:
     """Whether ``value`` has the same order in memory with blocks."""
-    return is_row_major(blocked(len(value.shape), width_of(value, target)), value.shape)
+    return is_row_major(blocked(len(value.shape), width_of(value, blocks)), value.shape)
 
 
-def is_channelwise(node: Node, target: Target) -> bool:
+def is_channelwise(node: Node, blocks: Blocks) -> bool:
     """Whether each channel of the result is computed from the same channel of the inputs, or starts a new block."""
-    width = width_of(node.outputs[0], target)
+    width = width_of(node.outputs[0], blocks)
     result = apply(node.op, node.inputs, dict(node.attributes))[0]
     return all(_keeps_channels(op, width) for op in topological_order([result]) if not isinstance(op, Placeholder))
 

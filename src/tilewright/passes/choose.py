@@ -19,7 +19,7 @@ from tilewright.graph import Graph, Node, Value
 from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, Way, candidates, facts_of
 from tilewright.passes.alternatives.api import AS_IT_IS, computed
 from tilewright.passes.assignment import assign
-from tilewright.passes.blocks import Reads, can_be_blocked, is_plain_in_blocks, points, width_of
+from tilewright.passes.blocks import Reads, can_be_blocked, is_plain_in_blocks, points, register_of, width_of
 from tilewright.passes.layout import LaidOut, lay_out
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
@@ -93,12 +93,12 @@ class Choices:
         """Growth of weights; filters that several nodes share are counted for each."""
         return sum(state.way.more_bytes for state in self.states.values())
 
-    def apply(self, target: Target) -> LaidOut:
+    def apply(self) -> LaidOut:
         """The chosen graph, with copies where layouts change."""
         ways = {value: state.way for value, state in self.states.items()}
         copied = frozenset(value for value, state in self.states.items() if state.is_copied)
         made = computed(self.graph, ways, self.facts.names)
-        return replace(lay_out(made, copied, target), narrow=self.facts.narrow)
+        return replace(lay_out(made, copied, self.facts.blocks), narrow=self.facts.narrow)
 
 
 def choose(
@@ -220,7 +220,7 @@ class Problem:
             case Reads.AS_THEY_ARE:
                 return 0.0
             case Reads.PLAIN:
-                return 0.0 if state.is_plain or is_plain_in_blocks(value, self.facts.target) else np.inf
+                return 0.0 if state.is_plain or is_plain_in_blocks(value, self.facts.blocks) else np.inf
             case Reads.BLOCKED:
                 return 0.0 if state.has_blocks else np.inf
             case Reads.RATHER_BLOCKED:
@@ -239,11 +239,11 @@ class Problem:
     def _stores_both(self, value: Value, state: State) -> bool:
         """Whether the kernel that computes ``value`` can store it in both layouts, as it computes whole blocks."""
         channels = value.shape[1]
-        whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.facts.target) == 0
+        whole = isinstance(channels, Const) and int(channels.value) % width_of(value, self.facts.blocks) == 0
         return state.way.is_blocked and whole
 
     def _vectors(self, value: Value) -> float:
-        return points(value.shape) / width_of(value, self.facts.target)
+        return points(value.shape) / register_of(value, self.facts.target)
 
 
 _BLOCKED = frozenset({Reads.BLOCKED, Reads.RATHER_BLOCKED})

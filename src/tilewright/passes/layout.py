@@ -10,11 +10,10 @@ from tilewright.base.dtypes import DType
 from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.kernels.relayout import blocked, lanes_of
 from tilewright.ops.operator import require
-from tilewright.passes.blocks import Reads, width_of
+from tilewright.passes.blocks import Blocks, Reads, width_of
 from tilewright.passes.precision import WIDE, Narrow
 from tilewright.schedule.index_map import IndexMap
 from tilewright.symbolic.expr import Const
-from tilewright.target.target import Target
 
 _COPY = require("Copy")
 
@@ -74,9 +73,9 @@ def _has_whole_blocks(value: Value | None, laid_out: LaidOut) -> bool:
     return isinstance(channels, Const) and int(channels.value) % lanes_of(laid_out.layouts[value]) == 0
 
 
-def lay_out(computed: Computed, copied: Collection[Value], target: Target) -> LaidOut:
+def lay_out(computed: Computed, copied: Collection[Value], blocks: Blocks) -> LaidOut:
     """The graph with its values in their layouts, and those that are ``copied`` in both layouts."""
-    storing = _Storing(computed, copied, target)
+    storing = _Storing(computed, copied, blocks)
     nodes = tuple(storing.nodes())
     return LaidOut(replace(computed.graph, nodes=nodes), storing.layouts, storing.originals)
 
@@ -87,12 +86,12 @@ class _Storing:
     An output of the graph keeps its name in the plain layout.
     """
 
-    def __init__(self, computed: Computed, copied: Collection[Value], target: Target) -> None:
+    def __init__(self, computed: Computed, copied: Collection[Value], blocks: Blocks) -> None:
         self.originals: dict[str, str] = {}
         graph = computed.graph
         self._names = graph.names()
         self._graph = graph
-        self._target = target
+        self._blocks = blocks
         self._in_blocks = computed.in_blocks
         self._reads = computed.reads
         self._blocked: dict[Value, Value] = {}
@@ -105,7 +104,7 @@ class _Storing:
     @property
     def layouts(self) -> dict[Value, IndexMap]:
         """The layouts of the blocked values."""
-        return {v: blocked(len(v.shape), width_of(v, self._target)) for v in self._blocked.values()}
+        return {v: blocked(len(v.shape), width_of(v, self._blocks)) for v in self._blocked.values()}
 
     def nodes(self) -> Iterator[Node]:
         """The nodes of the graph, and the copies."""

@@ -72,8 +72,13 @@ class Machine:
     """Cycles to store a tile. (Sapphire Rapids, measured.)"""
     matrix_start: float = 220.0
     """Cycles to configure and to release the matrix unit. (Sapphire Rapids, measured.)"""
+    tile_stream_bytes: float = 4.5
+    """Bytes per cycle of weights from beyond the second cache that tiles wait for. (Sapphire Rapids, measured.)"""
     matrix_gain: float = 3.0
     """How many times as fast sums over blocks of channels are by a matrix unit as by vectors."""
+
+    places_gain: float = 1.5
+    """The same for filters that are read once for all places, relative to filters read for each row of places."""
 
     way_bytes: int = 4096
     """First cache: lines at multiples of this distance share a set. (The vendors' optimization guides: 32 KiB are 8

@@ -13,10 +13,9 @@ from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives import Facts, Way
 from tilewright.passes.alternatives.routes import Route, route, steps_of
-from tilewright.passes.blocks import width_of
+from tilewright.passes.blocks import Blocks, width_of
 from tilewright.passes.choose import Choices, Copy
 from tilewright.passes.layout import LaidOut
-from tilewright.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +66,10 @@ def form(node: Node, ways: Iterable[Way | Route]) -> tuple[object, ...]:
     return node.op.name, Exact(node.attributes), tuple(shapes), tuple(way.name for way in ways)
 
 
-def copying(copy: Copy, target: Target) -> Route:
+def copying(copy: Copy, blocks: Blocks) -> Route:
     """A copy to the other layout."""
     node = make_node(require("Copy"), [copy.value], ["copied"], {}, "")
     in_blocks = copy.value if copy.from_blocks else node.outputs[0]
-    layouts = {in_blocks: blocked(len(copy.value.shape), width_of(copy.value, target))}
+    layouts = {in_blocks: blocked(len(copy.value.shape), width_of(copy.value, blocks))}
     graph = Graph("copy", (copy.value,), node.outputs, (node,), {})
-    return Route("copy", tuple(steps_of(LaidOut(graph, layouts), target)))
+    return Route("copy", tuple(steps_of(LaidOut(graph, layouts), blocks.target)))

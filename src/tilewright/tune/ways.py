@@ -37,7 +37,7 @@ def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float
         node.outputs[0]: {route.name: time for route in found if (time := total(route)) is not None}
         for node, found in nodes_with_routes(graph, facts)
     }
-    copies = {copy: total(copying(copy, facts.target)) for copy in _copies_of(Problem.of(graph, facts))}
+    copies = {copy: total(copying(copy, facts.blocks)) for copy in _copies_of(Problem.of(graph, facts))}
     return Times(ways, {copy: time for copy, time in copies.items() if time is not None})
 
 
@@ -100,7 +100,7 @@ def _steps_of(choices: Choices) -> Iterator[Step]:
             if known.get(route.name, 0.0) <= WORTH_MEASURING * min(known.values()):
                 yield from route.steps
     for copy in _copies_of(problem):
-        yield from copying(copy, facts.target).steps
+        yield from copying(copy, facts.blocks).steps
 
 
 def _copies_of(problem: Problem) -> Iterator[Copy]:

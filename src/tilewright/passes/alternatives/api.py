@@ -25,7 +25,7 @@ from tilewright.base.numerics import Math
 from tilewright.graph import Array, Graph, Node, Value, make_node
 from tilewright.ops import Attribute, Operator
 from tilewright.ops.operator import require
-from tilewright.passes.blocks import Reads
+from tilewright.passes.blocks import Blocks, Reads
 from tilewright.passes.layout import Computed
 from tilewright.passes.precision import WIDE, Narrow
 from tilewright.symbolic.expr import const
@@ -128,6 +128,11 @@ class Facts:
     """The preceding values that might be stored in blocks."""
     cut_off: frozenset[Value] = frozenset()
     """Floats that become integers: they may be exact, and an error of one bit would make another integer of them."""
+
+    @property
+    def blocks(self) -> Blocks:
+        """How wide blocks of channels are."""
+        return Blocks(self.target, self.narrow.registers)
 
     def ways(self, node: Node) -> tuple[Way, ...]:
         """All ways to compute ``node``."""

@@ -1,4 +1,4 @@
-"""Attention with scores in memory, or block by block (``ops.block_attention``).
+"""Attention with scores in memory, block by block (``ops.block_attention``), or in tiles (``ops.pair_attention``).
 
 Both take the same products. Scores in memory are written and read twice. In blocks, operands are copied, each row of a
 block takes some operations of its own, and blocks at the borders may not be full.
@@ -11,12 +11,14 @@ from math import log2, prod
 
 import numpy as np
 
-from tilewright.base.dtypes import f32
+from tilewright.base.dtypes import bf16, f32
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Node, Value
+from tilewright.kernels.attention_tiles import row_counts
+from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.attention import swapped
 from tilewright.ops.operator import Attribute, require
-from tilewright.ops.shapes import simplified
+from tilewright.ops.shapes import simplified, static
 from tilewright.passes.alternatives.api import Building, Errors, Facts, Way
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, const
 from tilewright.target.target import Target
@@ -31,6 +33,8 @@ _WIDEST = 256
 """Elements of a query, and of a value, up to which the tiles of a worker stay in its first cache."""
 _GUESSED = 512
 """The length of a sequence known at run time only: blocks lose less for short ones than they gain for long ones."""
+_PAIR, _COLUMNS = 2, 16
+"""Numbers that are multiplied together, and columns of a tile."""
 _RESCALED = Errors(has_own_terms=False)
 """Sums are rescaled on the way, by rounded powers of e."""
 
@@ -56,7 +60,17 @@ class InBlocks:
             yield Way(self.name, cycles, make=partial(_in_blocks, facts.target), errors=_RESCALED)
 
 
-WITH_SCORES, IN_BLOCKS = WithScores(), InBlocks()
+class InTiles:
+    """By a matrix unit, in bfloat16: one kernel, after those that pack keys and values in pairs."""
+
+    name = "pairs in tiles"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        if node.op == ATTENTION and facts.narrow.is_everywhere and _fits_tiles(node, facts.target):
+            yield Way(self.name, _Sizes.of(node).cycles_in_tiles(facts.target), make=_in_tiles)
+
+
+WITH_SCORES, IN_BLOCKS, IN_TILES = WithScores(), InBlocks(), InTiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,15 @@ class _Sizes:
         rows = self.heads * queries * blocks * of_row
         return self._products(queries, blocks * _KEYS, target) + rows + 2 * operands / rate
 
+    def cycles_in_tiles(self, target: Target) -> float:
+        """The products by the unit, the operations of each row, and copies of the operands in pairs."""
+        machine, lanes = target.machine, target.lanes(f32.bits)
+        operands = self.keys * (self.depth + self.width) * self.heads * (f32.itemsize + bf16.itemsize)
+        of_row = machine.operation_cycles * (self.width / lanes + 3 * log2(lanes))
+        copies = operands / machine.near_bytes + 2 * machine.kernel_start
+        products = self._products(self.queries, self.keys, target) / (_PAIR * machine.matrix_gain)
+        return products + self.heads * self.queries * of_row + copies
+
     def _products(self, queries: int, keys: int, target: Target) -> float:
         return sum_cycles(self.heads * queries * keys * (self.depth + self.width), 0, target)
 
@@ -113,6 +136,36 @@ def _is_possible(node: Node) -> bool:
     known = all(isinstance(width, Const) and 0 < int(width.value) <= _WIDEST for width in (q.shape[-1], v.shape[-1]))
     are_matrices = all(value.dtype == f32 and len(value.shape) > 1 for value in (q, keys, v))
     return known and are_matrices and v.shape[-2] != ZERO and (mask is None or mask.dtype == f32)
+
+
+def _fits_tiles(node: Node, target: Target) -> bool:
+    """Whether there are whole tiles: of known sizes, of as many heads of all operands."""
+    q, keys, v, *_ = _operands(node)
+    shapes = [static(value.shape) for value in (q, keys, v)]
+    if tile_unit(target, bf16, bf16) is None or _group(node) != 1 or {x.dtype for x in (q, keys, v)} != {f32}:
+        return False
+    if any(shape is None or len(shape) < _PAIR or 0 in shape for shape in shapes):
+        return False
+    (*heads, rows, depth), (*of_keys, _, _), (*of_values, count, width) = (shape for shape in shapes if shape)
+    are_whole = depth % _PAIR == 0 == width % _COLUMNS
+    return heads == of_keys == of_values and are_whole and bool(row_counts(rows, _padded(count)))
+
+
+def _padded(keys: int) -> int:
+    """The columns of whole tiles."""
+    return -(-keys // _COLUMNS) * _COLUMNS
+
+
+def _in_tiles(node: Node, building: Building) -> None:
+    q, keys, v, mask, empty = _operands(node)
+    given = dict(node.attributes)
+    depth, count, width = (int(str(extent)) for extent in (q.shape[-1], v.shape[-2], v.shape[-1]))
+    of_keys = {"rows": depth, "columns": _padded(count), "are_columns": bool(given.get("are_rows"))}
+    panels = building.add(require("Pairs"), [keys], node, "keys", of_keys)
+    values = building.add(require("Pairs"), [v], node, "values", {"rows": _padded(count), "columns": width})
+    attributes: dict[str, Attribute] = {name: given[name] for name in ("scale", "is_guarded") if name in given}
+    inputs = [q, panels, values, mask, empty]
+    building.add(require("PairAttention"), inputs, node, attributes={**attributes, "count": count})
 
 
 def _in_blocks(target: Target, node: Node, building: Building) -> None:

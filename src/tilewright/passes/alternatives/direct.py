@@ -12,6 +12,7 @@ from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
 from tilewright.passes.blocks import (
+    Blocks,
     Reads,
     can_be_blocked,
     filled,
@@ -19,6 +20,7 @@ from tilewright.passes.blocks import (
     is_channelwise,
     mixes_channels,
     points,
+    register_of,
     width_of,
 )
 from tilewright.symbolic.expr import ONE, Const
@@ -44,9 +46,9 @@ class Direct:
         elif node.op.has(Trait.STORES_BLOCKS):
             yield from _byte_sums(node, facts.target)
         elif node.op == _BY_PHASES and isinstance(result.shape[1], Const):
-            yield _phase_sums(node, facts.target)
+            yield _phase_sums(node, facts.blocks)
         elif _follows(node, facts):
-            yield from _channelwise(node, facts.target)
+            yield from _channelwise(node, facts.blocks)
         else:
             yield Way(self.name)
 
@@ -61,18 +63,17 @@ def _in_blocks(node: Node, cycles: float, reads: Reads) -> Way:
 def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     """In blocks of filters, or by rows. If each channel has its own filter, data have the layout of the result."""
     result, weight, data = node.outputs[0], node.inputs[1], node.inputs[0]
-    target, together = facts.target, facts.narrow.products(node)
+    target, blocks, together = facts.target, facts.blocks, facts.narrow.products(node)
     assert weight is not None and data is not None, "sums over channels have data and a weight"
     cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
     machine = target.machine
     own = weight.shape[1] == ONE and dict(node.attributes).get("group", 1) != 1
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         # Products are added up in groups of channels, which must lie side by side.
-        reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, target)
-        copying = (
-            0.0 if weight in facts.constants else machine.copy_cycles * points(weight.shape) / width_of(weight, target)
-        )
-        summing = cycles / together * filled_blocks(result, target) * (1.0 if own else _gathering(node, target))
+        reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, blocks)
+        copied = 0 if weight in facts.constants else points(weight.shape)
+        copying = machine.copy_cycles * copied / register_of(weight, target)
+        summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
             summing /= machine.matrix_gain
         yield _in_blocks(node, copying + summing, reads)
@@ -104,22 +105,22 @@ def _byte_sums(node: Node, target: Target) -> Iterator[Way]:
     yield Way(AS_IT_IS, cycles * target.machine.sum_by_rows)
 
 
-def _phase_sums(node: Node, target: Target) -> Way:
+def _phase_sums(node: Node, blocks: Blocks) -> Way:
     """A transposed convolution phase by phase: in blocks, as neighbouring positions use different filters."""
     result, weight = node.outputs[0], node.inputs[1]
     assert weight is not None, "a convolution has a weight"
     strides = prod(int(str(extent)) for extent in weight.shape[1 : len(weight.shape) // 2])
     products = points(result.shape) * points(weight.shape[1:]) // strides
-    cycles = sum_cycles(products, points(weight.shape), target) * filled_blocks(result, target)
-    cycles *= _gathering(node, target)
-    return _in_blocks(node, cycles, _reads_of_blocks(node, target))
+    cycles = sum_cycles(products, points(weight.shape), blocks.target) * filled_blocks(result, blocks)
+    cycles *= _gathering(node, blocks)
+    return _in_blocks(node, cycles, _reads_of_blocks(node, blocks))
 
 
-def _reads_of_blocks(node: Node, target: Target) -> Reads:
+def _reads_of_blocks(node: Node, blocks: Blocks) -> Reads:
     """The layout of data for sums in blocks of filters: blocked, if filters of one block read different channels."""
     data = node.inputs[0]
-    mixed = _mixes_groups(node, width_of(node.outputs[0], target))
-    return Reads.BLOCKED if mixed and data is not None and can_be_blocked(data, target) else Reads.AS_THEY_ARE
+    mixed = _mixes_groups(node, width_of(node.outputs[0], blocks))
+    return Reads.BLOCKED if mixed and data is not None and can_be_blocked(data, blocks.target) else Reads.AS_THEY_ARE
 
 
 def _mixes_groups(node: Node, width: int) -> bool:
@@ -130,39 +131,39 @@ def _mixes_groups(node: Node, width: int) -> bool:
     return groups != 1 and int(filters.value) // groups % width != 0
 
 
-def _gathering(node: Node, target: Target) -> float:
+def _gathering(node: Node, blocks: Blocks) -> float:
     """The slowdown of blocks in which each lane reads another channel."""
-    groups, width = dict(node.attributes).get("group", 1), width_of(node.outputs[0], target)
+    groups, width = dict(node.attributes).get("group", 1), width_of(node.outputs[0], blocks)
     channels, filters = (value.shape[1] for value in (node.inputs[0], node.outputs[0]) if value is not None)
     if groups == 1 or not isinstance(groups, int) or not isinstance(channels, Const) or not isinstance(filters, Const):
         return 1.0
     apart = mixes_channels(int(channels.value) // groups, int(filters.value) // groups, width)
-    return target.machine.gathered_channels if apart else 1.0
+    return blocks.target.machine.gathered_channels if apart else 1.0
 
 
 def _follows(node: Node, facts: Facts) -> bool:
     """Whether ``node`` can work on the blocked layout of its inputs."""
-    result, target = node.outputs[0], facts.target
-    if not can_be_blocked(result, target):
+    result, blocks = node.outputs[0], facts.blocks
+    if not can_be_blocked(result, facts.target):
         return False
-    widths = {width_of(v, target) for v in node.inputs if v is not None and v in facts.may_be_blocked}
-    return widths == {width_of(result, target)} and is_channelwise(node, target)
+    widths = {width_of(v, blocks) for v in node.inputs if v is not None and v in facts.may_be_blocked}
+    return widths == {width_of(result, blocks)} and is_channelwise(node, blocks)
 
 
-def _channelwise(node: Node, target: Target) -> Iterator[Way]:
+def _channelwise(node: Node, blocks: Blocks) -> Iterator[Way]:
     """Operators that work per channel."""
-    result = node.outputs[0]
-    vectors = points(result.shape) / width_of(result, target)
+    result, machine = node.outputs[0], blocks.target.machine
+    vectors = points(result.shape) / register_of(result, blocks.target)
     made = topological_order([apply(node.op, node.inputs, dict(node.attributes))[0]])
     is_window = any(isinstance(op, Compute) and op.reduce_axis for op in made)
-    in_blocks = filled_blocks(result, target) if is_window else 1.0
-    by_rows = target.machine.window_by_rows * _filled_rows(result, target)
+    in_blocks = filled_blocks(result, blocks) if is_window else 1.0
+    by_rows = machine.window_by_rows * _filled_rows(result, blocks.target)
     yield _in_blocks(node, vectors * in_blocks, Reads.RATHER_BLOCKED)
-    yield Way(AS_IT_IS, vectors * (by_rows if is_window else target.machine.element_by_rows))
+    yield Way(AS_IT_IS, vectors * (by_rows if is_window else machine.element_by_rows))
 
 
 def _filled_rows(value: Value, target: Target) -> float:
     """The relative extra work of windows from rounding rows up to whole registers."""
     extent = value.shape[-1]
     count = int(extent.value) if isinstance(extent, Const) else 0
-    return filled(count, width_of(value, target)) if count > 0 else 1.0
+    return filled(count, register_of(value, target)) if count > 0 else 1.0

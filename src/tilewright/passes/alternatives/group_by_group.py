@@ -15,7 +15,7 @@ from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import mixes_channels, points, width_of
+from tilewright.passes.blocks import mixes_channels, points, register_of, width_of
 from tilewright.symbolic.expr import const
 from tilewright.target.target import Target
 
@@ -52,7 +52,7 @@ def _copying(value: Value, target: Target) -> float:
     """Cycles of a copy: of its vectors, or of reading and writing what no cache holds."""
     size, machine = points(value.shape), target.machine
     moved = pass_cycles(Work(0, 0, 2 * value.dtype.itemsize * size), target)
-    return max(machine.copy_cycles * size / width_of(value, target), moved)
+    return max(machine.copy_cycles * size / register_of(value, target), moved)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _parts(node: Node, facts: Facts) -> list[_Part]:
     if shape is None or result is None or not are_known or 0 in result:
         return []
     channels, filters = shape[1] // groups, result[1] // groups
-    if channels == 1 or not mixes_channels(channels, filters, width_of(node.outputs[0], facts.target)):
+    if channels == 1 or not mixes_channels(channels, filters, width_of(node.outputs[0], facts.blocks)):
         return []
     return [_part(node, facts, group, channels, filters) for group in range(groups)]
 

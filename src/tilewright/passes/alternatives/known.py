@@ -7,7 +7,7 @@ from tilewright.base.plugins import installed
 from tilewright.graph import Graph, Node
 from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import Alternative, Facts
-from tilewright.passes.alternatives.attention import IN_BLOCKS, WITH_SCORES
+from tilewright.passes.alternatives.attention import IN_BLOCKS, IN_TILES, WITH_SCORES
 from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.flat_positions import FLAT_POSITIONS
@@ -16,16 +16,18 @@ from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
 from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROUPS, IN_REALS, IN_WORDS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES, SEPARATE_PHASES
+from tilewright.passes.alternatives.places_in_rows import PLACES_IN_ROWS
 from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
+from tilewright.passes.alternatives.taps_in_rows import TAPS_IN_ROWS
 from tilewright.passes.alternatives.weight_products import IN_DIGITS, IN_FLOATS
 from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
-    *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS),
+    *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS, TAPS_IN_ROWS, PLACES_IN_ROWS),
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, F2, F3, F4),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
-    *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS),
+    *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS, IN_TILES),
 )
 """Equally cheap ones are preferred in this order."""
 

@@ -103,7 +103,7 @@ class MinimalFiltering:
         if problem is None or (data := node.inputs[0]) is None:
             return
         blocked, target = can_be_blocked(node.outputs[0], facts.target), facts.target
-        cycles = problem.cycles(self.tile, target) * filled_blocks(node.outputs[0], target)
+        cycles = problem.cycles(self.tile, target) * filled_blocks(node.outputs[0], facts.blocks)
         reads = Reads.BLOCKED if can_be_blocked(data, target) else Reads.AS_THEY_ARE
         make = partial(_transformed, problem, self.tile, reads)
         kind = ("winograd", *problem.input_options(self.tile).items())

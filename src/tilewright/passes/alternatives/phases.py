@@ -23,7 +23,7 @@ from tilewright.ops.shapes import static
 from tilewright.ops.transposed_convolution import Phases, phases
 from tilewright.ops.windows import number
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import Reads, points, width_of
+from tilewright.passes.blocks import Reads, points, register_of, width_of
 from tilewright.symbolic.expr import Expr, as_expr, const
 
 Attributes: TypeAlias = Mapping[str, Attribute]
@@ -38,7 +38,7 @@ class InterleavedPhases:
         found = _interleaved(node, facts.constants, facts.names)
         if found is None:
             return
-        whole = int(str(node.outputs[0].shape[1])) % width_of(node.outputs[0], facts.target) == 0
+        whole = int(str(node.outputs[0].shape[1])) % width_of(node.outputs[0], facts.blocks) == 0
         more = _interleaving_cycles(node, facts)
         for way in replace(facts, constants=found.parameters, may_be_blocked=set()).ways(found.convolution):
             yield replace(
@@ -66,7 +66,7 @@ class SeparatePhases:
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
         best = [min(alone.ways(part.convolution), key=lambda way: way.cycles) for part in parts]
         result, target = node.outputs[0], facts.target
-        joined = target.machine.copy_cycles * points(result.shape) / width_of(result, target)
+        joined = target.machine.copy_cycles * points(result.shape) / register_of(result, target)
         cycles = sum(way.cycles for way in best) + joined + _interleaving_cycles(node, facts)
         errors = next((way.errors for way in best if not way.errors.has_own_terms), best[0].errors)
         yield Way(self.name, cycles, make=partial(_make_separate, parts, best), errors=errors)
@@ -92,7 +92,7 @@ def _make(found: _Interleaved, way: Way, node: Node, building: Building) -> None
 
 def _interleaving_cycles(node: Node, facts: Facts) -> float:
     result, target = node.outputs[0], facts.target
-    return target.machine.transform_cycles * points(result.shape) / width_of(result, target)
+    return target.machine.transform_cycles * points(result.shape) / register_of(result, target)
 
 
 def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:

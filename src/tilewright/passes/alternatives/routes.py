@@ -50,7 +50,7 @@ def route(node: Node, way: Way, facts: Facts) -> Route:
         follows = way.reads is Reads.AS_THEY_ARE and way.is_blocked and can_be_blocked(data, target)
         if follows or way.reads in (Reads.BLOCKED, Reads.RATHER_BLOCKED):
             stored.add(data)
-    layouts = {value: blocked(len(value.shape), width_of(value, target)) for value in stored}
+    layouts = {value: blocked(len(value.shape), width_of(value, facts.blocks)) for value in stored}
     laid_out = LaidOut(made.graph, layouts, narrow=facts.narrow)
     return Route(way.name, tuple(steps_of(flatten_reductions(laid_out), target)))
 

@@ -142,7 +142,7 @@ class KernelCosts:
         """``graph`` as it is computed."""
         expanded = expand(graph, facts_of(graph, self.target, self.math, self.alternatives))
         choices = choose(expanded, self.target, self.math, alternatives=self.alternatives)
-        return flatten_reductions(choices.apply(self.target))
+        return flatten_reductions(choices.apply())
 
 
 def _with_stand_ins(graph: Graph) -> Graph:
