@@ -130,3 +130,33 @@ def test_the_cost_is_that_of_the_graph() -> None:
     assert abs(found.cost - search.cost(found.graph)) < 1e-6
     assert found.steps[-1].cost_after == found.cost
     same(graph, found.graph)
+
+
+STAIRS = """
+rule first
+  for x[n]
+  from Neg(x)
+  to Exp(x)
+
+rule second
+  for x[n]
+  from Exp(x)
+  to Relu(x)
+"""
+
+
+class Descending(Counted):
+    """Each step is cheaper than the one before."""
+
+    def of_node(self, node: Node, weights: Collection[str]) -> float:
+        return {"Neg": 100.0, "Exp": 50.0, "Relu": 10.0}[node.op.name]
+
+
+def test_one_move_applies_all_rules_after_one_another() -> None:
+    graph = Graph("g", (value("x", 3),), (), (), {})
+    nodes = [make_node(require("Neg"), [graph.inputs[0]], [f"y{number}"], {}) for number in range(9)]
+    outputs = tuple(node.outputs[0] for node in nodes)
+    rules = parse_rules(STAIRS)  # not true: a search believes what it is given
+    found = Backtracking(rules, Descending(), Limits(pops=1)).best(Graph("g", graph.inputs, outputs, tuple(nodes), {}))
+    assert found.cost == 90.0
+    assert [step.rule.name for step in found.steps] == ["first"] * 9 + ["second"] * 9
