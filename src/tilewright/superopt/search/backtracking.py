@@ -30,7 +30,8 @@ class Limits:
     """Limits of a search.
 
     ``alpha``: maximum cost of a graph, relative to the best; ``pops``: number of graphs removed from the queue;
-    ``matches``: maximum single applications of each rule to a graph; ``nodes``: maximum growth of a graph.
+    ``matches``: maximum single applications of each rule to a graph; ``nodes``: maximum growth of a graph, without the
+    nodes that compute weights.
     """
 
     alpha: float = 1.05
@@ -67,7 +68,7 @@ class Backtracking:
                 break
             for found in self._neighbours(state):
                 key = fingerprint(found.graph)
-                if key in seen or len(found.graph.nodes) > most or found.cost > self.limits.alpha * best.cost:
+                if key in seen or _is_larger(found.graph, most) or found.cost > self.limits.alpha * best.cost:
                     continue
                 seen.add(key)
                 if memory is not None and peak_memory(found.graph) > memory:
@@ -156,6 +157,14 @@ class Backtracking:
             cost += self._sum((n for n in made.nodes if n.outputs[0].name in left), _weights_with(made, index))
             steps.append(applied_by(made, before, cost))
         return State(graph, cost, tuple(steps))
+
+
+def _is_larger(graph: Graph, most: int) -> bool:
+    """Whether more than ``most`` nodes compute something that is no weight."""
+    if len(graph.nodes) <= most:
+        return False
+    weights = index_of(graph).weights
+    return sum(node.outputs[0].name not in weights for node in graph.nodes) > most
 
 
 def _weights_with(made: Replacement, index: Index) -> Collection[str]:
