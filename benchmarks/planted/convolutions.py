@@ -97,6 +97,25 @@ def filters_after_points() -> Planted:
     return planted("3x3 after 1x1", "DBB", given, rewritten)
 
 
+def _border(weight: Array, shift: Array) -> Array:
+    """What padded filters of 3 x 3 make of an image of one number for each channel: at the border, less taps see it."""
+    taps = np.einsum("ocyx,c->oyx", weight, shift)
+    inside = np.pad(np.ones((SIDE, SIDE), np.float32), 1)
+    seen = (taps[:, y, x, None, None] * inside[y : y + SIDE, x : x + SIDE] for y in range(3) for x in range(3))
+    return np.asarray(sum(seen), np.float32)[None]
+
+
+def filters_after_shifted_points() -> Planted:
+    """The same with biases, which padding does not have."""
+    first, second, a, b = weights(0, 256, 64, 1, 1), weights(1, 64, 256, 3, 3), weights(2, 256), weights(3, 64)
+    given, rewritten = Network("given"), Network("rewritten")
+    given.returns(given("Conv", given("Conv", _image(given, 64), first, a), second, b, pads=PADS))
+    one = np.einsum("omyx,mc->ocyx", second, first[:, :, 0, 0])
+    y = rewritten("Conv", _image(rewritten, 64), one, b, pads=PADS)
+    rewritten.returns(rewritten("Add", y, _border(second, a)))
+    return planted("3x3 after 1x1, with biases", "DBB", given, rewritten)
+
+
 def points_after_upsampling() -> Planted:
     """Channels are reduced after an image is enlarged (a detection neck)."""
     weight, bias = weights(0, 64, 128, 1, 1), weights(1, 64)
@@ -134,6 +153,18 @@ def norm_before_filters() -> Planted:
     return planted("batch norm before 3x3", "pre-activation networks", given, rewritten)
 
 
+def norm_before_padded_filters() -> Planted:
+    """A batch normalization before a convolution with padding, which is not normalized."""
+    weight, bias, statistics = weights(0, 64, 64, 3, 3), weights(2, 64), batch_statistics(1, 64)
+    given, rewritten = Network("given"), Network("rewritten")
+    normal = given("BatchNormalization", _image(given, 64), *statistics, epsilon=EPSILON)
+    given.returns(given("Conv", normal, weight, bias, pads=PADS))
+    scale, shift = _as_scale_and_shift(statistics)
+    y = rewritten("Conv", _image(rewritten, 64), weight * scale[:, None, None], bias, pads=PADS)
+    rewritten.returns(rewritten("Add", y, _border(weight, shift)))
+    return planted("batch norm before a padded 3x3", "pre-activation networks", given, rewritten)
+
+
 def points_of_one_image() -> Planted:
     """Three convolutions of points of one image, each with an activation, as Inception's branches begin."""
     images = [(48, 0), (64, 1), (32, 2)]
@@ -165,9 +196,11 @@ PLANTED: tuple[Maker, ...] = (
     pool_after_points,
     points_after_points,
     filters_after_points,
+    filters_after_shifted_points,
     points_after_upsampling,
     points_beside_filters,
     norm_before_filters,
+    norm_before_padded_filters,
     points_of_one_image,
     points_after_average,
 )

@@ -15,6 +15,15 @@ def split_and_joined() -> Planted:
     return planted("split, relu, concat, split, concat", "TASO", given, rewritten)
 
 
+def three_parts() -> Planted:
+    """Thirds of the channels are activated, and joined."""
+    given, rewritten = Network("given"), Network("rewritten")
+    thirds = given.several("Split", 3, given.input("x", 1, 96, 56, 56), axis=1, num_outputs=3)
+    given.returns(given("Concat", *(given("Sigmoid", third) for third in thirds), axis=1))
+    rewritten.returns(rewritten("Sigmoid", rewritten.input("x", 1, 96, 56, 56)))
+    return planted("three parts, sigmoid, concat", "TASO, of more parts", given, rewritten)
+
+
 def sigmoid_before_maximum() -> Planted:
     """A function that keeps the order of numbers, before a maximum of four."""
     given, rewritten = Network("given"), Network("rewritten")
@@ -24,4 +33,4 @@ def sigmoid_before_maximum() -> Planted:
     return planted("sigmoid, then max-pool", "lattice facts", given, rewritten)
 
 
-PLANTED: tuple[Maker, ...] = (split_and_joined, sigmoid_before_maximum)
+PLANTED: tuple[Maker, ...] = (split_and_joined, three_parts, sigmoid_before_maximum)

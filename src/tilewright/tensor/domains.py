@@ -18,6 +18,7 @@ Arrays of both have any shape; all functions broadcast.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Protocol, TypeAlias
 
@@ -44,6 +45,10 @@ _FAR = np.uint64(PRIME - 2 * (1 << 16) + 1)
 _MIDDLE = np.uint64(1 << 63)
 _FOLD = 4
 """Number of products of residues whose sum fits in 64 bits."""
+_HALF = np.uint64(PRIME // 2)
+_STEP_BITS = np.uint64(23)
+_INCREASING = frozenset(op.value for op in (UnaryOp.EXP, UnaryOp.TANH, UnaryOp.ERF, UnaryOp.SIGMOID, UnaryOp.ATAN))
+"""Functions of all numbers that keep their order."""
 
 
 class Domain(Protocol):
@@ -226,6 +231,30 @@ class Noting(Modular):
 
 
 @dataclass(frozen=True, slots=True)
+class Increasing(Modular):
+    """``Modular`` in which functions that keep the order of numbers do so: what is true of all such functions holds.
+
+    The order is that of integers, from ``-PRIME / 2`` to ``PRIME / 2``; each of these functions is a random one that
+    never decreases.
+    """
+
+    def _random_function(self, name: str, x: Residues) -> Residues:
+        if name not in _INCREASING:
+            return Modular._random_function(self, name, x)
+        steps = _steps(self.seed, name)
+        place = np.where(np.greater_equal(x, _P), np.where(x == _INFINITY, _P - np.uint64(1), np.uint64(0)), _raised(x))
+        at = np.right_shift(place, _STEP_BITS)
+        low, high = steps[at], steps[at + np.uint64(1)]
+        within = np.bitwise_and(place, np.uint64((1 << int(_STEP_BITS)) - 1))
+        return _lowered(np.add(low, np.right_shift(np.multiply(np.subtract(high, low), within), _STEP_BITS)))
+
+    def _rank(self, x: Residues) -> Residues:
+        rank = np.add(_raised(x), np.uint64(1))
+        rank = np.where(x == _MINUS_INFINITY, np.uint64(0), rank)
+        return np.where(x == _INFINITY, ~np.uint64(0), rank)
+
+
+@dataclass(frozen=True, slots=True)
 class Real:
     """float64. ``tolerance``: allowed rounding error, relative to the largest element."""
 
@@ -312,6 +341,25 @@ def _power(x: Residues, exponent: int) -> Residues:
 def _inverse(x: Residues) -> Residues:
     """``x ** (PRIME - 2)`` (Fermat); 0 for 0."""
     return _power(x, PRIME - 2)
+
+
+def _raised(x: Residues) -> Residues:
+    """The place of each residue in the order of integers, from 0 on."""
+    return _sum(x, _HALF)
+
+
+def _lowered(place: Residues) -> Residues:
+    """The residue at each place in that order."""
+    return _sum(place, _opposite(_HALF))
+
+
+@lru_cache(maxsize=64)
+def _steps(seed: int, name: str) -> Residues:
+    """The places to which a function maps every 2^23rd place, in order."""
+    digest = blake2b(f"{seed} {name} increasing".encode(), digest_size=8).digest()
+    generator = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
+    count = (PRIME >> int(_STEP_BITS)) + 2
+    return np.sort(generator.integers(0, PRIME, count, dtype=np.uint64))
 
 
 def _mixed(x: Residues) -> Residues:

@@ -321,3 +321,44 @@ def test_a_large_graph_may_grow_more() -> None:
     for i in range(1, 300):
         nodes.append(apply("Tanh", nodes[-1].outputs, f"t{i}"))
     assert len(rewrite(graph_of(*nodes), rules).nodes) == 5 * 300
+
+
+PARTS = [value(f"part{number}", 4, number + 1) for number in range(4)]
+
+
+@pytest.mark.parametrize("start", range(3))
+def test_a_concatenation_of_two_is_found_in_a_longer_one(start: int) -> None:
+    """As any two neighbours; the others stay where they are."""
+    functions = [
+        apply("Relu" if number in (start, start + 1) else "Exp", [part], f"f{number}")
+        for number, part in enumerate(PARTS)
+    ]
+    joined = apply("Concat", [node.outputs[0] for node in functions], "y", axis=1)
+    rule = "for a[m, n], b[m, k]\nfrom Concat(Relu(a), Relu(b), axis=-1)\nto Relu(Concat(a, b, axis=-1))"
+    graph = graph_of(*functions, joined)
+    assert len(found(rule, graph)) == 1
+    made = after(rule, graph)
+    assert sorted(names_of(made)) == ["Concat", "Concat", "Exp", "Exp", "Relu"]
+    assert len(made.nodes[-1].inputs) == 3
+
+
+def test_of_a_longer_one_a_part_may_be_what_it_was_cut_from() -> None:
+    x = value("x", 4, 10)
+    cuts = [apply("Slice", [x], f"s{n}", axes=(1,), starts=(n * 5,), ends=(n * 5 + 5,)) for n in range(2)]
+    relu = apply("Relu", [Y], "r")
+    joined = apply("Concat", [relu.outputs[0], *(cut.outputs[0] for cut in cuts)], "z", axis=1)
+    rule = (
+        "for a[m, n + k]\n"
+        "let first = Slice(a, axes=(-1,), starts=(0,), ends=(n,))\n"
+        "from Concat(first, Slice(a, axes=(-1,), starts=(n,), ends=(n + k,)), axis=-1)\n"
+        "to a"
+    )
+    made = after(rule, graph_of(*cuts, relu, joined))
+    assert names_of(made) == ["Relu", "Concat"]
+
+
+def test_what_is_no_neighbour_is_not_found() -> None:
+    functions = [apply(name, [part], name) for name, part in zip(("Relu", "Exp", "Relu"), PARTS, strict=False)]
+    joined = apply("Concat", [node.outputs[0] for node in functions], "y", axis=1)
+    rule = "for a[m, n], b[m, k]\nfrom Concat(Relu(a), Relu(b), axis=-1)\nto Relu(Concat(a, b, axis=-1))"
+    assert not found(rule, graph_of(*functions, joined))

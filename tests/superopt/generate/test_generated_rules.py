@@ -1,14 +1,21 @@
 """The file of generated rules: each is proved, can be found in networks, and is as general as it can be."""
 
+import re
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
+from tilewright.cli import main
+from tilewright.cli.status import Status
 from tilewright.passes.rules import GENERATED, Apply, Evidence, Rule, load_rules
 from tilewright.passes.rules.terms import subterms
 from tilewright.superopt.generate.lifting import Lifter
-from tilewright.superopt.generate.rewriting import canonical
+from tilewright.superopt.generate.linear_families import PLACES, ROWS
+from tilewright.superopt.generate.order_families import EXTREMA
+from tilewright.superopt.generate.pipeline import Generation, Plan, generate, print_generations
+from tilewright.superopt.generate.rewriting import canonical, turned
 from tilewright.superopt.prove.verification import verify_rule
 
 FILE = Path(__file__).parents[3] / "src" / "tilewright" / "passes" / "rules" / GENERATED
@@ -17,7 +24,7 @@ RULES = load_rules(GENERATED)
 
 def test_the_file_of_generated_rules() -> None:
     """Each is proved and has its own name; the set stays small, as a search tries all of it."""
-    assert 50 < len(RULES) < 150
+    assert 50 < len(RULES) < 200
     for rule in RULES:
         assert rule.proof is not None
         assert rule.proof.evidence is Evidence.PROVED
@@ -50,7 +57,7 @@ def test_convolutions_have_any_window_and_optional_biases() -> None:
 
 
 def _is_of_points(convolutions: list[Apply]) -> bool:
-    return all(one.attribute("pads") == (0, 0, 0, 0) for one in convolutions)
+    return all(one.attribute("pads") in ((0,) * 4, (0,) * 6) for one in convolutions)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -66,3 +73,41 @@ def test_generated_rules_are_accepted_as_they_were(part: int) -> None:
     lifter = Lifter()
     for rule in RULES[part::4]:
         assert lifter.holds(rule), rule.name
+
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "appendix" / "searches.md"
+COMMANDS = re.findall(r"^tilewright (rules (?:generate|prune) .*)$", DOCUMENT.read_text(), re.MULTILINE)
+"""What the documentation says that the file was made by."""
+
+
+@pytest.mark.slow
+def test_the_documented_commands_give_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert len(COMMANDS) == 3
+    for command in COMMANDS:
+        assert main(command.split()) == Status.DONE
+    assert (tmp_path / GENERATED).read_bytes() == FILE.read_bytes()
+
+
+FAMILIES = {family.name: family for family in (EXTREMA, ROWS, PLACES)}
+
+
+@lru_cache(maxsize=4)
+def _found(family: str) -> Generation:
+    return generate(Plan(FAMILIES[family], depth=3, outputs=2))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_file_tells_what_is_found_in_its_families(family: str) -> None:
+    told = [line for line in print_generations([_found(family)]).splitlines() if line.startswith("# ")]
+    assert "\n".join(told[1:]) in FILE.read_text()
+    assert family in next(command for command in COMMANDS if "--depth 3" in command)
+
+
+def test_a_rule_of_a_family_is_lifted_from_what_is_found() -> None:
+    """As it stands in the file, for images and for volumes."""
+    first, *_ = listed = [rule for rule in RULES if rule.name.startswith(f"{EXTREMA.name}-")]
+    assert len(listed) >= 12
+    found = {f"{rule.name}-reversed": turned(rule) for rule in _found(EXTREMA.name).rules}
+    lifted = set(map(_plain, Lifter().lifted(found[first.name])))
+    assert lifted == {_plain(rule) for rule in listed if rule.name.startswith(first.name)}

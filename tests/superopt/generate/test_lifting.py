@@ -7,6 +7,7 @@ from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.generate.biases import biased
 from tilewright.superopt.generate.lifting import Lifter, with_fused_biases
 from tilewright.superopt.generate.rewriting import canonical
+from tilewright.symbolic.expr import Const
 
 LIFTER = Lifter()
 
@@ -136,5 +137,48 @@ rule r
   for x[a, b], y[b, b], z[b, b]
   from MatMul(MatMul(x, y), z)
   to MatMul(MatMul(x, z), y)
+""")
+    assert not list(LIFTER.lifted(rule))
+
+
+def test_a_bias_below_padding_is_an_image_at_the_border() -> None:
+    """With any padding: what the second convolution makes of an image of the first one's bias is added."""
+    (rule,) = parse_rules("""
+rule r
+  for x[a, b, c, d], y: weight[e, b, 1, 1], z: weight[f, e, 3, 3]
+  let composed = Conv(z, Transpose(y, perm=(1, 0, 2, 3)), dilations=(1, 1), group=1, pads=(0, 0, 0, 0), strides=(1, 1))
+  from Conv(Conv(x, y, pads=(0, 0, 0, 0)), z, pads=(1, 1, 1, 1))
+  to Conv(x, composed, pads=(1, 1, 1, 1))
+""")
+    (found,) = (one for one in LIFTER.lifted(rule) if one.name == "r-with-border")
+    (source,) = found.sources
+    assert isinstance(source, Apply)
+    assert source.rest is not None
+    assert source.attribute("pads") is None
+    assert "Expand(Reshape(z, shape=(1, e, 1, 1)), shape=(1, e, c, d))" in print_rule(found)
+    assert try_rule(found, shapes=6, seed=5).holds
+
+
+@pytest.mark.parametrize("function", ["Sigmoid(x)", "Relu(x)", "Clip(x, 0.0, 6.0)"])
+def test_functions_that_keep_the_order_are_taken_of_fewer_places(function: str) -> None:
+    """Of images of any size, without padding: that is minus infinity, which not all of them keep."""
+    (rule,) = parse_rules(f"""
+rule r
+  for x[a, b, 4, 6]
+  from MaxPool({function}, kernel_shape=(2, 2), strides=(2, 2))
+  to {function.replace("x", "MaxPool(x, kernel_shape=(2, 2), strides=(2, 2))")}
+""")
+    images, volumes = LIFTER.lifted(rule)
+    for found, pads in ((images, "0, 0, 0, 0"), (volumes, "0, 0, 0, 0, 0, 0")):
+        assert f"ceil_mode=False, pads=({pads}), **pool" in print_rule(found)
+        assert not any(isinstance(extent, Const) for extent in found.variables[0].shape)
+
+
+def test_functions_that_do_not_keep_the_order_stay() -> None:
+    (rule,) = parse_rules("""
+rule r
+  for x[a, b, 4, 6]
+  from MaxPool(Neg(x), kernel_shape=(2, 2), strides=(2, 2))
+  to Neg(MaxPool(x, kernel_shape=(2, 2), strides=(2, 2)))
 """)
     assert not list(LIFTER.lifted(rule))

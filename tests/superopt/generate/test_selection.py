@@ -32,9 +32,14 @@ def _rules(text: str = PRODUCTS) -> dict[str, Rule]:
 
 
 def test_a_rule_that_pays_has_uses_and_a_step_has_none() -> None:
-    rules = _rules()
-    assert list(uses(rules["mean"]))
-    assert not list(uses(rules["shift"]))
+    (step,) = parse_rules("""
+rule turned
+  for x[a, b], y[b, c]
+  from Transpose(MatMul(x, y), perm=(1, 0))
+  to MatMul(Transpose(y, perm=(1, 0)), Transpose(x, perm=(1, 0)))
+""")
+    assert list(uses(_rules()["mean"]))
+    assert not list(uses(step))
 
 
 def test_what_two_others_do_together_is_not_needed() -> None:

@@ -130,3 +130,55 @@ def test_the_cost_is_that_of_the_graph() -> None:
     assert abs(found.cost - search.cost(found.graph)) < 1e-6
     assert found.steps[-1].cost_after == found.cost
     same(graph, found.graph)
+
+
+STAIRS = """
+rule first
+  for x[n]
+  from Neg(x)
+  to Exp(x)
+
+rule second
+  for x[n]
+  from Exp(x)
+  to Relu(x)
+"""
+
+
+class Descending(Counted):
+    """Each step is cheaper than the one before."""
+
+    def of_node(self, node: Node, weights: Collection[str]) -> float:
+        return {"Neg": 100.0, "Exp": 50.0, "Relu": 10.0}[node.op.name]
+
+
+def test_one_move_applies_all_rules_after_one_another() -> None:
+    graph = Graph("g", (value("x", 3),), (), (), {})
+    nodes = [make_node(require("Neg"), [graph.inputs[0]], [f"y{number}"], {}) for number in range(9)]
+    outputs = tuple(node.outputs[0] for node in nodes)
+    rules = parse_rules(STAIRS)  # not true: a search believes what it is given
+    found = Backtracking(rules, Descending(), Limits(pops=1)).best(Graph("g", graph.inputs, outputs, tuple(nodes), {}))
+    assert found.cost == 90.0
+    assert [step.rule.name for step in found.steps] == ["first"] * 9 + ["second"] * 9
+
+
+FOLDED = """
+rule folded
+  for x[m, k], v: weight[k, n], w: weight[k, n]
+  from Sub(MatMul(x, v), MatMul(x, w))
+  to MatMul(x, Sub(v, Mul(w, Add(Abs(w), Neg(Abs(w))))))
+"""
+
+
+def test_nodes_that_compute_weights_are_no_growth() -> None:
+    """They are folded later, and there are many after a normalization has gone into its filters."""
+    x = value("x", 3, 4)
+    weights = [value(f"w{number}", 4, 4) for number in range(8)]
+    products = [make_node(require("MatMul"), [x, w], [f"p{w.name}"], {}) for w in weights]
+    pairs = zip(products[::2], products[1::2], strict=True)
+    sums = [make_node(require("Sub"), [*a.outputs, *b.outputs], [f"y{n}"], {}) for n, (a, b) in enumerate(pairs)]
+    arrays = {weight: np.ones((4, 4), np.float32) for weight in weights}
+    graph = Graph("g", (x,), tuple(node.outputs[0] for node in sums), (*products, *sums), arrays)
+    found = Backtracking(parse_rules(FOLDED), Counted(), Limits(nodes=0)).best(graph)
+    assert len(found.steps) == 4
+    assert len(found.graph.nodes) > len(graph.nodes)

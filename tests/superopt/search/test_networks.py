@@ -153,6 +153,35 @@ def test_averages_stand_where_they_are_cheaper(channels: int, filters: int, stri
     assert names == (["Conv", "AveragePool"] if after else ["AveragePool", "Conv"])
 
 
+@pytest.mark.parametrize(("pads", "strides"), [((1, 1, 1, 1), (1, 1)), ((2, 0, 1, 1), (2, 1)), ((0, 0, 0, 0), (1, 1))])
+def test_points_with_a_bias_go_into_padded_filters(pads: tuple[int, ...], strides: tuple[int, int]) -> None:
+    """Padding has no bias: what it makes at the border is an image that is added."""
+    net = Net()
+    x = net.x("x", 2, 4, 7, 6)
+    points = _conv(net, x, "a", 8, 1)
+    y = net("Conv", points, net.w("b", 4, 8, 3, 3), net.w("c", 4), pads=pads, strides=strides, dilations=(1, 1))
+    found = _optimized(net.graph(net("Relu", y, name="y")))
+    assert _counts(found.after) == Counter({"Conv": 1, "Relu": 1} | ({"Add": 1} if any(pads) else {}))
+
+
+def test_a_shift_before_padded_filters_is_an_image() -> None:
+    net = Net()
+    x = net.x("x", 2, 4, 7, 6)
+    normal = net("Add", net("Mul", x, net.w("s", 4, 1, 1)), net.w("t", 4, 1, 1))
+    found = _optimized(net.graph(_conv(net, normal, "a", 4, 3, has_bias=False)))
+    assert _counts(found.after) == Counter({"Conv": 1, "Add": 1})
+
+
+@pytest.mark.parametrize("parts", [3, 4, 5])
+def test_parts_that_are_joined_are_one(parts: int) -> None:
+    net = Net()
+    x = net.x("x", 2, 12, 3 * parts)
+    cuts = (net("Slice", x, axes=(2,), starts=(3 * n,), ends=(3 * n + 3,)) for n in range(parts))
+    joined = net("Concat", *cuts, axis=2)
+    found = _optimized(net.graph(net("Softmax", joined, axis=-1, name="y")))
+    assert _counts(found.after) == Counter({"Softmax": 1})
+
+
 def test_gates_of_a_recurrent_cell_are_joined() -> None:
     """Sixteen products in each step become no more than two, or less: those of the input need not wait."""
     found = _optimized(_recurrent(steps=2, width=4))

@@ -26,18 +26,33 @@ _IDENTITY = require("Identity")
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """Neighbours among the operands of a longer concatenation ``whole``; the operands before and after them."""
+
+    whole: Node
+    before: tuple[Value, ...]
+    after: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
-    """The match of a rule's sources in a graph."""
+    """The match of a rule's sources in a graph. ``part``: what is matched is no value, but a part of one."""
 
     rule: Rule
     binding: Binding
     nodes: tuple[Node, ...]
     """The nodes that compute the sources, in the order of the graph."""
+    part: Part | None = None
+
+    @property
+    def matched(self) -> tuple[Value, ...]:
+        """The values of the sources."""
+        return tuple(self.binding.values[source] for source in self.rule.sources)
 
     @property
     def replaced(self) -> tuple[Value, ...]:
-        """The values of the sources."""
-        return tuple(self.binding.values[source] for source in self.rule.sources)
+        """The values of the graph that are computed in another way."""
+        return self.matched if self.part is None else self.part.whole.outputs
 
     @property
     def source(self) -> str:
@@ -95,7 +110,7 @@ class _Building:
 
     def built(self) -> Replacement:
         """Raises ``BadProgram``."""
-        targets = list(zip(self.match.rule.targets, self.match.replaced, strict=True))
+        targets = list(zip(self.match.rule.targets, self._olds(), strict=True))
         for target, old in targets:
             if isinstance(target, Apply) and target not in self.values and not self._is_folded(target):
                 self.roots.setdefault(target, old)
@@ -103,9 +118,23 @@ class _Building:
             made = self._value(target, old.name, old.dtype)
             if made.dtype != old.dtype or not same_shape(made.shape, old.shape):
                 raise _OtherType(f"{self.match.rule.name}: {made!r} can't replace {old!r}")
-            if made.name != old.name:
+            if self.match.part is not None:
+                self._join(self.match.part, made)
+            elif made.name != old.name:
                 self._rename(old, made)
         return Replacement(self.match, tuple(self.nodes), self.constants, self.renamed)
+
+    def _olds(self) -> Sequence[Value]:
+        """The values of the sources; a part of one has no name in the graph so far."""
+        if self.match.part is None:
+            return self.match.matched
+        return [replace(value, name=self.names.fresh(value.name)) for value in self.match.matched]
+
+    def _join(self, part: Part, made: Value) -> None:
+        whole = part.whole
+        operands, names = [*part.before, made, *part.after], [value.name for value in whole.outputs]
+        node = make_node(whole.op, operands, names, dict(whole.attributes), self.match.source)
+        self.nodes.append(replace(node, outputs=whole.outputs))
 
     def _rename(self, old: Value, made: Value) -> None:
         if old.name in self.leaving:

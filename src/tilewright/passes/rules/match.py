@@ -7,19 +7,23 @@
         print(match.nodes)
 
 An inner value with other readers would be computed twice, so it does not match; only values without computation (views,
-slices) may have other readers. The target of one source must not depend on another source.
+slices) may have other readers. The target of one source must not depend on another source. A concatenation of two is
+also found in a longer one, as neighbours.
 """
 
 from collections.abc import Iterator
 
 from tilewright.base.names import Names
-from tilewright.graph import Node
+from tilewright.graph import Node, make_node
 from tilewright.ops import Trait
+from tilewright.ops.operator import require
 from tilewright.passes.rules.binding import Binding
-from tilewright.passes.rules.build import Match, replacement
+from tilewright.passes.rules.build import Match, Part, replacement
 from tilewright.passes.rules.index import Index
 from tilewright.passes.rules.terms import Apply, Rule, Variable, subterms
-from tilewright.passes.rules.unify import bindings_at, places
+from tilewright.passes.rules.unify import bindings_at, first_source, may_be, places
+
+_CONCAT = require("Concat")
 
 
 def matches(rule: Rule, index: Index) -> Iterator[Match]:
@@ -32,16 +36,32 @@ def matches(rule: Rule, index: Index) -> Iterator[Match]:
 
 def matches_at(rule: Rule, node: Node, index: Index) -> Iterator[Match]:
     """Matches whose first source ``node`` computes, without a check that targets are well-typed."""
-    for binding in bindings_at(rule, node, index):
-        match = _match(rule, binding, index)
-        if _is_closed(match, index) and _is_acyclic(match, index):
-            yield match
+    for one, part in ((node, None), *_parts(rule, node, index)):
+        for binding in bindings_at(rule, one, index):
+            match = _match(rule, binding, index, part)
+            if _is_closed(match, index) and _is_acyclic(match, index):
+                yield match
 
 
-def _match(rule: Rule, binding: Binding, index: Index) -> Match:
-    applied = (term for term in subterms(rule.sources) if isinstance(term, Apply))
-    made = {index.positions[binding.values[term].name] for term in applied}
-    return Match(rule, binding, tuple(index.graph.nodes[position] for position in sorted(made)))
+def _parts(rule: Rule, node: Node, index: Index) -> Iterator[tuple[Node, Part]]:
+    """The concatenations of as many neighbours as the source of ``rule`` has, of the operands of a longer one."""
+    first, inputs = first_source(rule), [value for value in node.inputs if value is not None]
+    count = len(first.operands)
+    if first.op is not _CONCAT or len(rule.sources) > 1 or not 1 < count < len(inputs):
+        return
+    for start in range(len(inputs) - count + 1):
+        before, those, after = inputs[:start], inputs[start : start + count], inputs[start + count :]
+        if all(may_be(term, value, index) for term, value in zip(first.operands, those, strict=True)):
+            names = [f"{value.name}.part" for value in node.outputs]
+            made = make_node(node.op, those, names, dict(node.attributes), node.source)
+            yield made, Part(node, tuple(before), tuple(after))
+
+
+def _match(rule: Rule, binding: Binding, index: Index, part: Part | None) -> Match:
+    applied = (binding.values[term].name for term in subterms(rule.sources) if isinstance(term, Apply))
+    known = {} if part is None else {binding.values[rule.sources[0]].name: part.whole.outputs[0].name}
+    made = {index.positions[known.get(name, name)] for name in applied}
+    return Match(rule, binding, tuple(index.graph.nodes[position] for position in sorted(made)), part)
 
 
 def _is_closed(match: Match, index: Index) -> bool:

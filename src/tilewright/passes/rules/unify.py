@@ -138,7 +138,7 @@ def _applied(term: Apply, node: Node, binding: Binding, lookup: Lookup) -> Itera
     if term.op.has(Trait.COMMUTATIVE):
         orders = [list(order) for order in dict.fromkeys(permutations(inputs))]
     for order in orders:
-        if all(map(_may_be, term.operands, order, [lookup] * len(order))):
+        if all(map(may_be, term.operands, order, [lookup] * len(order))):
             for found in _all(term.operands, order, binding, lookup):
                 bound = found.with_attributes(term, node)
                 if bound is not None:
@@ -154,7 +154,7 @@ def _operands(node: Node) -> list[Value] | None:
     return present if len(present) == len(inputs) else None
 
 
-def _may_be(term: Term, value: Value, lookup: Lookup) -> bool:
+def may_be(term: Term, value: Value, lookup: Lookup) -> bool:
     """False if ``value`` has other operators than ``term``: a cheap test before binding."""
     if not isinstance(term, Apply):
         return True

@@ -4,7 +4,7 @@ A rule is tested by evaluating both sides of its instances at random points of a
 Instances with an ill-typed side are ignored; the first one at which the sides differ is a counterexample.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter
 from itertools import product
@@ -56,6 +56,8 @@ _CHOICES: Mapping[str, tuple[Attribute, ...]] = {
 """Values of unwritten attributes; all others keep their defaults."""
 
 
+FIELD = Modular(0)
+"""The numbers at which rules are compared."""
 _FLOATS = 1
 """The number of instances that are also evaluated in float64, with the true functions."""
 
@@ -125,20 +127,30 @@ class Trial:
         return self.counterexample is None and self.shapes > 0
 
 
-def try_rule(rule: Rule, *, shapes: int = 8, largest: int = 4, seed: int = 0, tries: int | None = None) -> Trial:
+def try_rule(
+    rule: Rule,
+    *,
+    shapes: int = 8,
+    largest: int = 4,
+    seed: int = 0,
+    tries: int | None = None,
+    domain: Callable[[int], Domain] = Modular,
+) -> Trial:
     """Evaluate both sides at up to ``shapes`` instances, sizes from 1 to ``largest``; at most ``tries`` are drawn, by
     default 50 for each of ``shapes`` and at least 400. The draws depend on ``seed`` and on the rule only.
+
+    ``domain``: the numbers at which they are compared first, from a seed.
 
     Instances without a value over any domain are ignored, as ill-typed ones are.
     """
     drawn = max(400, 50 * shapes) if tries is None else tries
-    return try_instances(rule, sampled(rule, largest, seed, drawn), shapes, seed)
+    return try_instances(rule, sampled(rule, largest, seed, drawn), shapes, domain(seed))
 
 
-def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, seed: int = 0) -> Trial:
+def try_instances(rule: Rule, instances: Iterable[Instance], shapes: int, domain: Domain = FIELD) -> Trial:
     """Evaluate both sides at up to ``shapes`` of ``instances``, each once."""
     found = 0
-    exact, real = Evaluator(Modular(seed)), Evaluator(Real(1e-7))
+    exact, real = Evaluator(domain), Evaluator(Real(1e-7))
     for instance in _distinct(instances):
         if found == shapes:
             break

@@ -15,7 +15,7 @@ from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.generate.operations import apply
 from tilewright.superopt.generate.rewriting import replaced, with_sides
 from tilewright.superopt.generate.windows import CONV, data_windows, filters_in
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Expr, const
 
 _SLICE, _ADD = require("Slice"), require("Add")
 _NAMES = ("a'", "b'", "c'")
@@ -25,35 +25,72 @@ _NAMES = ("a'", "b'", "c'")
 class Biased:
     """Sources with biases, and rules with these sources, those with the smallest biases first."""
 
+    name: str
     sources: tuple[Term, ...]
     rules: tuple[Rule, ...]
 
 
 def biased(rule: Rule) -> Iterator[Biased]:
-    """``rule`` with biases for all convolutions of its sources; for a sum of two, also for the first one only."""
+    """``rule`` with biases for all convolutions of its sources; for a sum of two, also for the first one only; for one
+    after another, also with what the border sees of the first bias."""
     convolutions = _of_data(rule.sources)
     plain = all(len(c.operands) == len(("x", "weight")) and isinstance(c.operands[1], Variable) for c in convolutions)
     if not plain or not 0 < len(convolutions) <= len(_NAMES):
         return
-    yield _with_biases(rule, convolutions)
+    yield _with_biases("with-biases", rule, convolutions)
     root = rule.sources[0]
     if len(convolutions) == len(rule.sources) + 1 and isinstance(root, Apply) and root.op is _ADD:
-        yield _with_biases(rule, convolutions[:1])
+        yield _with_biases("with-bias", rule, convolutions[:1])
+    bordered = _with_border(rule, convolutions)
+    if bordered is not None:
+        yield bordered
 
 
 def _of_data(terms: Sequence[Term]) -> list[Apply]:
     return [term for term in data_windows(terms) if term.op is CONV]
 
 
-def _with_biases(rule: Rule, convolutions: Sequence[Apply]) -> Biased:
+def _with_biases(name: str, rule: Rule, convolutions: Sequence[Apply]) -> Biased:
+    sources, biases = _sources(rule, convolutions)
+    return Biased(name, sources, tuple(with_sides(rule, sources, made) for made in _targets(rule, biases)))
+
+
+def _sources(rule: Rule, convolutions: Sequence[Apply]) -> tuple[tuple[Term, ...], list[Variable]]:
+    """The sources with biases, and these."""
     biases: list[Variable] = []
     by: dict[Term, Term] = {}
     for name, term in zip(_NAMES, convolutions, strict=False):
         (filters,) = filters_in(term)
         biases.append(Variable(name, filters.shape[:1], None, is_weight=True))
         by[term] = _with_bias(term, biases[-1], by)
-    sources = tuple(replaced(source, by) for source in rule.sources)
-    return Biased(sources, tuple(with_sides(rule, sources, made) for made in _targets(rule, biases)))
+    return tuple(replaced(source, by) for source in rule.sources), biases
+
+
+def _with_border(rule: Rule, convolutions: Sequence[Apply]) -> Biased | None:
+    """A convolution after another one, whose padding does not have the bias of the first: what it makes of an image of
+    this bias is added, which is known at compile time. None for other rules, and for kernels of one tap."""
+    outer, target = rule.sources[0], rule.targets[0]
+    if not isinstance(target, Apply) or target.op is not CONV or not _follows(outer, convolutions):
+        return None
+    (x, *_), (_, filters, *_) = (term.operands for term in convolutions)
+    assert isinstance(x, Variable) and isinstance(filters, Variable), "what a convolution reads is an image"
+    if all(extent == const(1) for extent in filters.shape[2:]):
+        return None
+    sources, (first, second) = _sources(rule, convolutions)
+    image = apply(
+        "Expand", apply("Reshape", first, shape=(1, *first.shape, 1, 1)), shape=(1, *first.shape, *x.shape[2:])
+    )
+    border = Apply(CONV, (image, filters), convolutions[1].attributes, convolutions[1].rest)
+    made = apply("Add", _with_bias(target, second, {}), border)
+    return Biased("with-border", sources, (with_sides(rule, sources, (made,)),))
+
+
+def _follows(outer: Term, convolutions: Sequence[Apply]) -> bool:
+    """Whether ``outer`` is a convolution of a convolution of a variable."""
+    if len(convolutions) != 2 or convolutions[1] != outer:
+        return False
+    first, second = convolutions
+    return second.operands[0] == first and isinstance(first.operands[0], Variable)
 
 
 def _with_bias(term: Apply, bias: Term, by: dict[Term, Term]) -> Apply:

@@ -6,19 +6,23 @@ This is no cost model of a processor.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
 
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import BadProgram
+from tilewright.cost.kernels import work_of
 from tilewright.graph import Array, Graph, Node, Value, make_node
-from tilewright.ops import FusionKind, Trait
+from tilewright.loops.lower import lower
+from tilewright.ops import FusionKind, Operator, Trait
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.evaluator import Bindings
 from tilewright.superopt.evaluate.instances import Instance
+from tilewright.tensor.build import placeholder
 
 _STARTED, _FUSED = 4096, 256
 """The constant work of an operator, in elements, which decides at small sizes; and that of a fused operator."""
@@ -28,6 +32,8 @@ _RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
 _FUSING = (FusionKind.VIEW, FusionKind.INJECTIVE)
 _WINDOW = 9
 """Points of the window of a pool."""
+_PLAIN, _FUNCTION = 0.25, 8.0
+"""The work of an element of what is fused into another operator: of a sum, and of a function such as an exponential."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +45,27 @@ class Counted:
         if any(map(node.op.has, _RENAMING)):
             return 0.0
         if node.op.kind in _FUSING:
-            return float(_FUSED + (_elements(node.outputs[0]) if node.op is _CONCAT else 0))
+            each = 1.0 if node.op is _CONCAT else arithmetic(node.op, len(node.inputs))
+            return _FUSED + _elements(node.outputs[0]) * each
         read = sum(map(_elements, node.inputs)) if node.op.kind is FusionKind.CONTRACTION else 0
         return float(_STARTED + read + _elements(node.outputs[0]) * _per_element(node))
 
     def of_graph(self, graph: Graph) -> float:
         """The work of all operators."""
         return sum(self.of_node(node, ()) for node in graph.nodes)
+
+
+@lru_cache(maxsize=512)
+def arithmetic(op: Operator, operands: int) -> float:
+    """The work of one element of an operator that is fused into the one beside it; 0 for what only moves elements."""
+    if not op.has(Trait.ELEMENTWISE) or op.has(Trait.MOVES):
+        return 0.0
+    scalars = [placeholder((), f32, f"x{number}") for number in range(operands)]
+    try:
+        work = work_of(lower(op.apply(scalars, {}), inputs=scalars))
+    except BadProgram:  # it has attributes without a default
+        return _PLAIN
+    return _PLAIN * (work.others - work.functions) + _FUNCTION * work.functions
 
 
 def _elements(value: Value | None) -> int:

@@ -21,6 +21,7 @@ from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.instances import Instance
+from tilewright.superopt.generate.counting import arithmetic
 from tilewright.superopt.generate.rewriting import turned, variables_in
 from tilewright.superopt.generate.windows import data_windows, filters_in
 from tilewright.symbolic.expr import Var, const
@@ -209,7 +210,7 @@ def has_computed_weights(rule: Rule, weights: frozenset[str]) -> bool:
     return any(isinstance(part, Apply) and variables_in([part]) <= weights for part in subterms(rule.sources))
 
 
-def _pays(source: set[Term], target: set[Term], works: Sequence[Sequence[Mapping[Term, int]]]) -> bool:
+def _pays(source: set[Term], target: set[Term], works: Sequence[Sequence[Mapping[Term, float]]]) -> bool:
     """Whether the target has fewer products, or as many and less work at some sizes of a regime."""
     before, after = _products(source), _products(target)
     less = sum(_total(made, target) < _LESS * _total(found, source) for found, made in works)
@@ -221,7 +222,7 @@ def _products(terms: set[Term]) -> int:
     return sum(isinstance(term, Apply) and term.op.kind is FusionKind.CONTRACTION for term in terms)
 
 
-def _total(works: Mapping[Term, int], kept: set[Term]) -> int:
+def _total(works: Mapping[Term, float], kept: set[Term]) -> float:
     return sum(work for term, work in works.items() if term in kept)
 
 
@@ -235,7 +236,7 @@ def regimes(rule: Rule) -> list[list[Mapping[Var, int]]]:
     return found
 
 
-def _works(side: Sequence[Term], forms: Normalizer, sizes: Mapping[Var, int]) -> dict[Term, int]:
+def _works(side: Sequence[Term], forms: Normalizer, sizes: Mapping[Var, int]) -> dict[Term, float]:
     counter = _Counter(forms, Instance(sizes))
     return {part: counter.work(part) for part in side if isinstance(part, Apply)}
 
@@ -247,12 +248,13 @@ class _Counter:
     forms: Normalizer
     sizes: Instance
 
-    def work(self, term: Apply) -> int:
+    def work(self, term: Apply) -> float:
         """The work of the operator at the root."""
         if any(map(term.op.has, _RENAMING)):
             return 0
         if term.op.kind in (FusionKind.VIEW, FusionKind.INJECTIVE):
-            return _FUSED + (self._elements(term) if term.op.name == "Concat" else 0)
+            each = 1.0 if term.op.name == "Concat" else arithmetic(term.op, len(term.operands))
+            return _FUSED + self._elements(term) * each
         return _STARTED + self._elements(term) * self._per_element(term)
 
     def _elements(self, term: Term) -> int:

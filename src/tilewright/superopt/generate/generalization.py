@@ -17,7 +17,7 @@ from tilewright.superopt.generate.extents import Extent, Mismatch, Part, Shape, 
 from tilewright.superopt.generate.operations import Family
 from tilewright.symbolic.expr import Symbol, Var
 from tilewright.symbolic.traversal import vars_in
-from tilewright.tensor.domains import Modular, Real
+from tilewright.tensor.domains import Real
 
 Tree: TypeAlias = int | tuple[int, tuple["Tree", ...]]
 """An input by number (those above the family's stand for common subtrees), or an operation and its operands."""
@@ -136,7 +136,7 @@ class Generalizer:
 
     def __init__(self, family: Family, seed: int) -> None:
         self._family = family
-        self._trials = [_Trial(pool, Evaluator(Modular(seed + at))) for at, pool in enumerate(_POOLS)]
+        self._trials = [_Trial(pool, Evaluator(family.domain(seed + at))) for at, pool in enumerate(_POOLS)]
         self._floats = _Trial(_POOL_OF_FLOATS, Evaluator(Real()))
 
     def rule(self, abstraction: Abstraction) -> General | None:

@@ -2,8 +2,9 @@
 
 A rule that is found says what holds for kernels of 3 x 3 taps, without biases, for matrices of one rank. ``lifted``
 infers how far it holds: for any window or under which condition (``windows``), with any leading dimensions
-(``leading``), with biases (``biases``). Each candidate is evaluated over the field at random sizes and attributes and
-in float64, and then proved from axioms; the first one that holds, of those in order of generality, is kept.
+(``leading``), with biases (``biases``), for volumes (``dimensions``). Each candidate is evaluated over the field at
+random sizes and attributes and in float64, and then proved from axioms; the first one that holds, of those in order of
+generality, is kept.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,15 +19,16 @@ from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.generate import leading, windows
 from tilewright.superopt.generate.biases import biased
+from tilewright.superopt.generate.dimensions import of_volumes
 from tilewright.superopt.generate.rewriting import Attributes, canonical, rebuilt, with_terms
 from tilewright.superopt.prove.egglog_prover import Effort
 from tilewright.superopt.prove.proofs import all_axioms
 from tilewright.symbolic.expr import Symbol
+from tilewright.tensor.domains import Increasing
 
-_SHAPES, _TRIES = 4, 120
-"""The number of shapes at which a candidate must hold before a proof is looked for, and of sizes that are drawn."""
-_FEW = 16
-"""The number of sizes drawn for the first instance: a rule that fits none of them is hardly ever typed."""
+_TRIALS = ((1, 16), (4, 120))
+"""The number of shapes at which a candidate must hold before a proof is looked for, and of sizes that are drawn: few
+for the first instance, as a rule that fits none of them is hardly ever typed."""
 _EFFORT = Effort(rounds=6, terms=8_000)
 _REPEAT, _ADD, _RESHAPE = require("Repeat"), require("Add"), require("Reshape")
 
@@ -39,15 +41,25 @@ class Lifter:
     _known: dict[Rule, bool] = field(default_factory=dict[Rule, bool])
 
     def lifted(self, rule: Rule) -> Iterator[Rule]:
-        """The most general form of ``rule`` without biases, and with them. Needs the extra ``superopt``."""
+        """The most general form of ``rule`` without biases, and with them, of images and of volumes.
+
+        Needs the extra ``superopt``.
+        """
+        for found in self._of_images(rule):
+            yield found
+            deeper = of_volumes(found)
+            if deeper is not None and self.holds(canonical(deeper)):
+                yield canonical(deeper)
+
+    def _of_images(self, rule: Rule) -> Iterator[Rule]:
         plain = self._first(general(rule))
         if plain is None:
             return
         yield replace(plain, name=rule.name)
-        for number, variant in enumerate(biased(rule)):
+        for variant in biased(rule):
             found = self._first(one for candidate in variant.rules for one in general(candidate))
             if found is not None:
-                yield replace(found, name=f"{rule.name}-with-{'bias' if number else 'biases'}")
+                yield replace(found, name=f"{rule.name}-{variant.name}")
 
     def _first(self, candidates: Iterable[Rule]) -> Rule | None:
         return next(filter(self.holds, map(canonical, candidates)), None)
@@ -65,7 +77,7 @@ class Lifter:
             versions = at_ranks(rule)
         except BadProgram:
             return False
-        if not try_rule(rule, shapes=1, tries=_FEW).holds or not try_rule(rule, shapes=_SHAPES, tries=_TRIES).holds:
+        if not all(try_rule(rule, shapes=s, tries=t, domain=Increasing).holds for s, t in _TRIALS):
             return False
         self.proofs += 1
         try:

@@ -18,6 +18,7 @@ from tilewright.superopt.generate.extents import (
     literal,
     size_of,
 )
+from tilewright.tensor.domains import Domain, Modular
 
 Typing: TypeAlias = Callable[[Solver, Sequence[Shape]], Shape]
 """Maps the shapes of operands to that of the result. Raises ``Mismatch`` for operands that do not fit."""
@@ -91,6 +92,8 @@ class Family:
     inputs: tuple[Input, ...]
     operations: tuple[Operation, ...]
     extents: tuple[Mapping[str, int], ...]
+    domain: Callable[[int], Domain] = Modular
+    """The numbers by which values are compared, from a seed: those of a field, or with an order that functions keep."""
     first_of_kind: tuple[int, ...] = field(init=False)
     """For each input, the first interchangeable one."""
 
@@ -104,6 +107,8 @@ class Family:
         lines = [f"{self.name} {self.extents}"]
         lines += [f"{i.name} {i.shape} {i.is_weight}" for i in self.inputs]
         lines += [f"{o.name} {[role.value for role in o.roles]} {o.commutes}" for o in self.operations]
+        if type(made := self.domain(0)) is not Modular:
+            lines.append(type(made).__name__)
         return blake2b("\n".join(lines).encode(), digest_size=8).hexdigest()
 
 

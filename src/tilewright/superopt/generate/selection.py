@@ -34,6 +34,7 @@ from tilewright.superopt.generate.pruning import has_common_subgraph
 from tilewright.superopt.generate.rewriting import turned, variables_in
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.proofs import find_proof
+from tilewright.tensor.domains import Increasing
 
 _SHAPES = 8
 _ARITHMETIC = ("Add-associates", "Add-commutes", "Mul-associates", "Mul-commutes")
@@ -152,7 +153,7 @@ def _checked(rule: Rule, guesses: Sequence[tuple[str, ...]]) -> Rule | None:
         names = find_proof(rule, guesses)
     except BadProgram:
         return None
-    trial = try_rule(rule, shapes=_SHAPES)
+    trial = try_rule(rule, shapes=_SHAPES, domain=Increasing)
     if not names or not trial.holds:
         return None
     return replace(rule, proof=Proof(Evidence.PROVED, names, trial.shapes))

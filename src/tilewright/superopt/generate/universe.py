@@ -19,7 +19,7 @@ from tilewright.passes.rules.terms import Term, Variable
 from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.superopt.generate.extents import Mismatch, Shape, Solver, concrete, sizes
 from tilewright.superopt.generate.operations import Family
-from tilewright.tensor.domains import PRIME, Modular
+from tilewright.tensor.domains import PRIME
 
 Ids: TypeAlias = NDArray[np.int64]
 NONE = -1
@@ -114,7 +114,7 @@ class Universe:
 
     def __init__(self, types: Types, seed: int) -> None:
         self._types = types
-        self._domain = Modular(seed)
+        self._domain = types.family.domain(seed)
         self._evaluator = Evaluator(self._domain)
         self._terms = lru_cache(maxsize=None)(self._term)
         self._values: dict[int, Array] = {}

@@ -119,7 +119,8 @@ def filters_in(term: Apply) -> list[Variable]:
 
 
 def general(rule: Rule) -> Iterator[Rule]:
-    """``rule`` with fewer conditions on its windows, then ``rule`` itself; those with fewest conditions first."""
+    """``rule`` with fewer conditions on its windows, then ``rule`` itself, if it is of any number of places; those with
+    fewest conditions first."""
     try:
         classes = _classes(rule)
     except BadProgram:
@@ -136,7 +137,8 @@ def general(rule: Rule) -> Iterator[Rule]:
             made = _under(rule, list(zip(classes, (condition for _, condition in chosen), strict=True)))
             if made is not None:
                 yield made
-    yield rule
+    if not any(not one.kernel and _images_under(one) for one in classes):  # of that many places, nothing is proved
+        yield rule
 
 
 def _mixes_filters(rule: Rule) -> bool:
@@ -203,7 +205,7 @@ def _attributes(one: _Class, condition: Condition, term: Apply) -> Attributes:
 def _filters_under(one: _Class, condition: Condition) -> dict[str, Variable] | None:
     """The filters with symbols for their kernel, and for their channels if there may be several groups."""
     if not one.kernel:
-        return {}
+        return _images_under(one)
     taps: tuple[Expr, ...] = tuple(Symbol(f"{one.name}-{at}") for at in "kl")
     if condition in _OF_ONE_TAP:
         taps = tuple(map(const, one.kernel))
@@ -219,6 +221,15 @@ def _filters_under(one: _Class, condition: Condition) -> dict[str, Variable] | N
         )
         for variable in one.filters
     }
+
+
+def _images_under(one: _Class) -> dict[str, Variable]:
+    """The images below pools, with symbols for places whose number was fixed for discovery."""
+    parts = subterms(one.terms)
+    images = [part for part in parts if isinstance(part, Variable) and len(part.shape) == _RANK and not part.is_weight]
+    places = tuple(Symbol(f"{one.name}-{at}") for at in "hw")
+    fixed = (image for image in images if all(isinstance(extent, Const) for extent in image.shape[2:]))
+    return {image.name: replace(image, shape=(*image.shape[:2], *places)) for image in fixed}
 
 
 def _count(variable: Variable, depth: Expr | None) -> Expr:

@@ -30,7 +30,8 @@ class Limits:
     """Limits of a search.
 
     ``alpha``: maximum cost of a graph, relative to the best; ``pops``: number of graphs removed from the queue;
-    ``matches``: maximum single applications of each rule to a graph; ``nodes``: maximum growth of a graph.
+    ``matches``: maximum single applications of each rule to a graph; ``nodes``: maximum growth of a graph, without the
+    nodes that compute weights.
     """
 
     alpha: float = 1.05
@@ -67,7 +68,7 @@ class Backtracking:
                 break
             for found in self._neighbours(state):
                 key = fingerprint(found.graph)
-                if key in seen or len(found.graph.nodes) > most or found.cost > self.limits.alpha * best.cost:
+                if key in seen or _is_larger(found.graph, most) or found.cost > self.limits.alpha * best.cost:
                     continue
                 seen.add(key)
                 if memory is not None and peak_memory(found.graph) > memory:
@@ -92,15 +93,21 @@ class Backtracking:
         return sum(self.costs.of_node(node, weights) for node in nodes if node.outputs[0].name not in weights)
 
     def _neighbours(self, state: State) -> Iterator[State]:
+        """What one application of a rule makes, or one rule wherever it pays, or all rules after one another."""
         index, names = index_of(state.graph), state.graph.names()
+        together, at = state, index
         for rule in self.rules:
             if not self.is_time_left():
                 return
             found = list(islice(self._applications(rule, index, names), self.limits.matches))
             for made in found:
                 yield self._after(state, index, [made])
+            alone = self._everywhere(state, index, rule) if found else (state, index)
             if len(found) > 1:
-                yield self._everywhere(state, rule)
+                yield alone[0]
+            together, at = alone if together is state else self._everywhere(together, at, rule)
+        if together is not state:
+            yield together
 
     def _applications(self, rule: Rule, index: Index, names: Names) -> Iterator[Replacement]:
         for node in places(rule, index):
@@ -109,10 +116,10 @@ class Backtracking:
                 if made is not None:
                     yield made
 
-    def _everywhere(self, state: State, rule: Rule) -> State:
-        """The state after applying ``rule`` while that lowers the cost, to all such matches at once if possible."""
+    def _everywhere(self, state: State, index: Index, rule: Rule) -> tuple[State, Index]:
+        """The state, and its index, after applying ``rule`` while that lowers the cost, to all such matches at once if
+        possible."""
         while self.is_time_left():
-            index = index_of(state.graph)
             paying = self._paying(state, rule, index)
             if not paying:
                 break
@@ -120,7 +127,8 @@ class Backtracking:
                 state = self._after(state, index, paying)
             except InternalError:
                 state = self._after(state, index, paying[:1])
-        return state
+            index = index_of(state.graph)
+        return state, index
 
     def _paying(self, state: State, rule: Rule, index: Index) -> list[Replacement]:
         """Applications that lower the cost, without common nodes."""
@@ -149,6 +157,14 @@ class Backtracking:
             cost += self._sum((n for n in made.nodes if n.outputs[0].name in left), _weights_with(made, index))
             steps.append(applied_by(made, before, cost))
         return State(graph, cost, tuple(steps))
+
+
+def _is_larger(graph: Graph, most: int) -> bool:
+    """Whether more than ``most`` nodes compute something that is no weight."""
+    if len(graph.nodes) <= most:
+        return False
+    weights = index_of(graph).weights
+    return sum(node.outputs[0].name not in weights for node in graph.nodes) > most
 
 
 def _weights_with(made: Replacement, index: Index) -> Collection[str]:
