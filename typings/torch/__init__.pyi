@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from traceback import FrameSummary
 from typing import Self
 
 import numpy as np
@@ -19,8 +20,12 @@ class dtype: ...
 class device:
     type: str
 
+class SLoc:
+    framework_loc: FrameSummary | str | None
+
 class ShapeGuard:
     expr: object
+    sloc: SLoc
 
 class ShapeEnv:
     guards: Sequence[ShapeGuard]

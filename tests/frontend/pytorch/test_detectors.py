@@ -1,7 +1,7 @@
 """Detection networks of torchvision run whole: they find what PyTorch finds, and what ONNX Runtime finds."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,15 @@ NAMES = (
 )
 OPEN = ("ssdlite320_mobilenet_v3_large", "retinanet_resnet50_fpn")
 HEIGHT_AND_WIDTH: Mapping[str, Mapping[int, str]] = {"image": {1: "height", 2: "width"}}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads of PyTorch wait for each other, long where others compute beside them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def exported(network: object, image: object, path: Path, axes: Mapping[str, Mapping[int, str]] | None = None) -> Path:

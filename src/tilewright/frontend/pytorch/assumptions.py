@@ -6,8 +6,11 @@ own definitions of operators. PyTorch keeps these questions as guards, of which 
 """
 
 import ast
+import os
 from collections.abc import Iterator, Mapping
 from functools import reduce
+from pathlib import Path
+from traceback import FrameSummary
 from typing import Final
 
 import onnx
@@ -22,10 +25,24 @@ def conditions(program: ExportedProgram, model: onnx.ModelProto) -> list[Form]:
     """What must not be negative, in terms of the dimensions of ``model``, which ``program`` was exported as."""
     names, texts = dict[str, str](), dict[str, None]()
     for size, name in _open_sizes(program, model):
-        texts.update((str(guard.expr), None) for guard in size.node.shape_env.guards)
+        texts.update(
+            (str(guard.expr), None) for guard in size.node.shape_env.guards if _decides(guard.sloc.framework_loc)
+        )
         if str(size).isidentifier():
             names[str(size)] = name
     return [*dict.fromkeys(form for text in texts if (form := _condition(text, names)) is not None)]
+
+
+_TORCH: Final = str(Path(torch.__file__).parent) + os.sep
+_DEFINITIONS: Final = ("_decomp", "_refs", "functional.py", os.path.join("nn", "functional.py"))
+"""Where PyTorch defines operators by others, in its folder. Elsewhere it asks how tensors lie in memory."""
+
+
+def _decides(where: object) -> bool:
+    """Whether the program asked, or a definition of an operator; ``where``: the innermost call in Python."""
+    if not isinstance(where, FrameSummary) or not where.filename.startswith(_TORCH):
+        return True
+    return where.filename.removeprefix(_TORCH).startswith(_DEFINITIONS)
 
 
 def _open_sizes(program: ExportedProgram, model: onnx.ModelProto) -> Iterator[tuple[torch.SymInt, str]]:
