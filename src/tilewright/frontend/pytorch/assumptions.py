@@ -7,13 +7,12 @@ own definitions of operators. PyTorch keeps these questions as guards, of which 
 
 import ast
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from traceback import FrameSummary
 from typing import Final
 
-import onnx
 import torch
 from torch.export import ExportedProgram
 
@@ -21,10 +20,10 @@ from tilewright.base.names import readable
 from tilewright.frontend.onnx.read.noted_sizes import Form
 
 
-def conditions(program: ExportedProgram, model: onnx.ModelProto) -> list[Form]:
-    """What must not be negative, in terms of the dimensions of ``model``, which ``program`` was exported as."""
+def conditions(program: ExportedProgram, dimensions: Mapping[str, Sequence[str]]) -> list[Form]:
+    """What must not be negative, in terms of ``dimensions``: the names of those of each input."""
     names, texts = dict[str, str](), dict[str, None]()
-    for size, name in _open_sizes(program, model):
+    for size, name in _open_sizes(program, dimensions):
         texts.update(
             (str(guard.expr), None) for guard in size.node.shape_env.guards if _decides(guard.sloc.framework_loc)
         )
@@ -45,14 +44,15 @@ def _decides(where: object) -> bool:
     return where.filename.removeprefix(_TORCH).startswith(_DEFINITIONS)
 
 
-def _open_sizes(program: ExportedProgram, model: onnx.ModelProto) -> Iterator[tuple[torch.SymInt, str]]:
+def _open_sizes(
+    program: ExportedProgram, dimensions: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[torch.SymInt, str]]:
     """PyTorch's sizes of inputs, and the model's names of these."""
-    dims = {info.name: info.type.tensor_type.shape.dim for info in model.graph.input}
     for node in program.graph.nodes:
         value = node.meta.get("val") if node.op == "placeholder" else None
         if isinstance(value, torch.Tensor):
-            pairs = zip(value.shape, dims.get(node.name, ()), strict=False)
-            yield from ((size, dim.dim_param) for size, dim in pairs if isinstance(size, torch.SymInt))
+            pairs = zip(value.shape, dimensions.get(node.name, ()), strict=False)
+            yield from ((size, name) for size, name in pairs if isinstance(size, torch.SymInt))
 
 
 def _condition(guard: str, names: Mapping[str, str]) -> Form | None:

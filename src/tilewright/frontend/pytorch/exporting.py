@@ -15,7 +15,7 @@ from torch.export import Dim, ExportedProgram
 from tilewright.base.errors import BadInput, TilewrightError, UnsupportedModel
 from tilewright.frontend.api import Examples
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
-from tilewright.frontend.onnx.read.noted_sizes import note
+from tilewright.frontend.onnx.read.noted_sizes import dimension_names, note
 from tilewright.frontend.onnx.with_arrays import OnnxWithArrays
 from tilewright.frontend.pytorch import refusals
 from tilewright.frontend.pytorch.assumptions import conditions
@@ -93,7 +93,7 @@ def _converted(program: ExportedProgram, dynamic_shapes: object, operators: tupl
     constants = {name: one.const_value.numpy() for name, one in initializers.items() if one.const_value is not None}
     initializers.clear()
     proto = made.model_proto
-    note(proto, conditions(made.exported_program, proto))
+    note(proto, conditions(made.exported_program, dimension_names(proto)))
     return OnnxWithArrays.of(proto, constants, operators)
 
 

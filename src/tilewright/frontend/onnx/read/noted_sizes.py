@@ -47,6 +47,11 @@ def note(model: onnx.ModelProto, conditions: Sequence[Form]) -> None:
         model.metadata_props.add(key=KEY, value=json.dumps(conditions))
 
 
+def dimension_names(model: onnx.ModelProto) -> dict[str, list[str]]:
+    """The names of the dimensions of each input; empty for those that are numbers."""
+    return {info.name: [dim.dim_param for dim in info.type.tensor_type.shape.dim] for info in model.graph.input}
+
+
 def with_noted_sizes(graph: Graph, model: onnx.ModelProto) -> Graph:
     """``graph``, of ``model``, which the runtime refuses to run for other sizes than those noted.
 
@@ -75,10 +80,10 @@ def _dimensions(graph: Graph, model: onnx.ModelProto) -> dict[str, Expr]:
     """The dimensions of inputs by the names that the model gives them."""
     shapes = {value.name: value.shape for value in graph.inputs}
     return {
-        dim.dim_param: extent
-        for info in model.graph.input
-        for dim, extent in zip(info.type.tensor_type.shape.dim, shapes.get(info.name, ()), strict=False)
-        if dim.dim_param
+        name: extent
+        for given, names in dimension_names(model).items()
+        for name, extent in zip(names, shapes.get(given, ()), strict=False)
+        if name
     }
 
 
