@@ -414,6 +414,39 @@ def test_parts_come_from_the_cache(tmp_path: Path) -> None:
     assert [str(part.compiled.graph) for part in again.parts] == [str(part.compiled.graph) for part in first.parts]
 
 
+def slices(**given: Array) -> dict[str, Array]:
+    return {"x": GENERATOR.standard_normal((4, 5, 6)).astype(np.float32), **given}
+
+
+def test_slices_along_axes_and_by_steps_that_are_data() -> None:
+    """Also backwards, beyond the ends, of nothing, and by steps whose sums leave i64 (as NumPy)."""
+    most, inputs = np.iinfo(np.int64).max, {"x:f": ["a", 5, "c"], **{f"{name}:i": [2] for name in "seat"}}
+    bounds = ([1, 0, 4, 5], [1, -1, -3, -9], [0, 2, 0, 99], [5, 1, 3, 1], [2, -5, 1, -2], [1, 4, 99, -99])
+    axes = ([0, 1], [2, 0], [-1, 1], [1, 2], [-3, -1], [2, 1])
+    feeds = [
+        slices(s=np.array([s, u]), e=np.array([e, v]), a=np.array(a), t=np.array([t, step]))
+        for (s, e, u, v), a in zip(bounds, axes, strict=False)
+        for t, step in ((1, 2), (-1, 3), (2, -1), (-9, -2))
+    ]
+    made = check(proto([node("Slice", [*"xseat"], ["y"])], inputs, "y:f"), feeds)
+    far = slices(s=np.array([1, most]), e=np.array([4, -most]), a=np.array([1, 2]), t=np.array([most, -most]))
+    np.testing.assert_array_equal(made.run(None, far)[0], far["x"][:, 1:4:most, ::-most])
+    for steps, named in (([1, 0], [0, 1]), ([1, 1], [1, -2]), ([1, 1], [0, 3])):
+        with pytest.raises(BadFeed, match="a size is computed as -1"):
+            made.run(None, {**feeds[0], "t": np.array(steps), "a": np.array(named)})
+    empty = slices(x=np.zeros((0, 5, 2), np.float32), s=np.array([3, 3]), e=np.array([-9, -9]))
+    (found,) = made.run(None, {**empty, "a": np.array([0, 2]), "t": np.array([-1, -1])})
+    assert found.shape == (0, 5, 2)
+
+
+def test_slices_of_which_axes_or_steps_are_data() -> None:
+    one = np.array([1])
+    by = proto([node("Slice", [*"xsebt"], ["y"])], {"x:f": [4, "b", 6], "t:i": [1]}, "y:f", s=one, e=-one, b=one)
+    check(by, [slices(t=np.array([step])) for step in (1, 3, -1)])
+    along = proto([node("Slice", [*"xsea"], ["y"])], {"x:f": [4, "b", 6], "a:i": [1]}, "y:f", s=one, e=-one)
+    check(along, [slices(a=np.array([axis])) for axis in (0, 1, 2, -1)])
+
+
 def test_what_is_refused() -> None:
     """Ranks that depend on data, states that change their rank, and sizes that are too many."""
     other = graph([node("Unsqueeze", ["x", "axis"], ["t"])], [], "t:f")

@@ -15,7 +15,8 @@ import torch
 from torch.export import Dim
 
 from tilewright.api import compile as compile_model
-from tilewright.base.errors import BadInput, Unsupported
+from tilewright.base.arrays import Array
+from tilewright.base.errors import BadFeed, BadInput, Unsupported
 from tilewright.base.forks import ProcessLock
 from tilewright.dynamo.graphs import Bound, computed_by_torch, inputs_of, with_outputs
 from tilewright.model import CompiledModel
@@ -76,12 +77,21 @@ class Piece:
         results: dict[int, object] = {}
         if self._compiled:
             call = self._sorted(inputs)
-            model = self._version(call).model
-            arrays = model.run(None, model.by_name(tuple(call.free.values())))
-            results.update(zip(self._compiled, tensors_of(arrays, inputs), strict=True))
+            results.update(zip(self._compiled, tensors_of(self._run(call), inputs), strict=True))
         if self._rest or not self._compiled:
             results.update(zip(self._rest, self._views(*inputs), strict=True))
         return tuple(results[place] for place in range(len(results)))
+
+    def _run(self, call: _Call) -> Sequence[Array]:
+        """The outputs. Sizes for which the trace of others is not right get a model of their own."""
+        model = self._version(call).model
+        try:
+            return model.run(None, model.by_name(tuple(call.free.values())))
+        except BadFeed as error:
+            if self._is_per_size or not any(self._dimensions(call)):
+                raise
+            self._tell_sizes(error)
+        return self._run(call)
 
     def _sorted(self, inputs: Sequence[object]) -> _Call:
         weights: dict[int, torch.Tensor] = {}
@@ -119,15 +129,22 @@ class Piece:
         """The model, for all sizes that the graph is for, if possible; else for those of ``call``."""
         module = Bound(self._graph, self._inputs, call.weights, call.fixed)
         examples = tuple(call.free.values())
-        dimensions = [self._inputs.open_dimensions.get(place, ()) for place in call.free]
+        dimensions = self._dimensions(call)
         if any(dimensions) and not self._is_per_size:
             shapes = (tuple(dict.fromkeys(dims, Dim.DYNAMIC) for dims in dimensions),)
             try:
                 return self._compile(module, example_inputs=examples, dynamic_shapes=shapes)
             except Unsupported as error:
-                _LOG.warning("a graph of PyTorch is compiled for each size of its inputs: %s", error)
-                self._is_per_size = True
+                self._tell_sizes(error)
         return self._compile(module, example_inputs=examples)
+
+    def _dimensions(self, call: _Call) -> list[Sequence[int]]:
+        """The dimensions of each tensor that are open."""
+        return [self._inputs.open_dimensions.get(place, ()) for place in call.free]
+
+    def _tell_sizes(self, error: Exception) -> None:
+        _LOG.warning("a graph of PyTorch is compiled for each size of its inputs: %s", error)
+        self._is_per_size = True
 
 
 def _is_weight(tensor: torch.Tensor) -> bool:

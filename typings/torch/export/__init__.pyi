@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 
 from torch import Tensor, nn
@@ -9,6 +9,7 @@ class Dim:
     DYNAMIC: object
 
 class ExportedProgram:
+    def run_decompositions(self, decomp_table: Mapping[object, Callable[..., Tensor]]) -> ExportedProgram: ...
     @property
     def graph(self) -> Graph: ...
     @property

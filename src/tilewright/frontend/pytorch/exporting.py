@@ -15,8 +15,11 @@ from torch.export import Dim, ExportedProgram
 from tilewright.base.errors import BadInput, TilewrightError, UnsupportedModel
 from tilewright.frontend.api import Examples
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
+from tilewright.frontend.onnx.read.noted_sizes import dimension_names, note
 from tilewright.frontend.onnx.with_arrays import OnnxWithArrays
 from tilewright.frontend.pytorch import refusals
+from tilewright.frontend.pytorch.assumptions import conditions
+from tilewright.frontend.pytorch.decompositions import decomposed
 
 Made = TypeVar("Made")
 
@@ -82,14 +85,16 @@ def _converted(program: ExportedProgram, dynamic_shapes: object, operators: tupl
     refusals.refuse_devices((*program.named_parameters(), *program.named_buffers()))
     refusals.refuse_constants(program)
     made = _guarded(
-        lambda: torch.onnx.export(program, dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes),
+        lambda: torch.onnx.export(decomposed(program), dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes),
         lambda error: refusals.of_conversion(program, error),
     )
     refusals.refuse_effects(made.exported_program)
     initializers = made.model.graph.initializers
     constants = {name: one.const_value.numpy() for name, one in initializers.items() if one.const_value is not None}
     initializers.clear()
-    return OnnxWithArrays.of(made.model_proto, constants, operators)
+    proto = made.model_proto
+    note(proto, conditions(made.exported_program, dimension_names(proto)))
+    return OnnxWithArrays.of(proto, constants, operators)
 
 
 def _guarded(make: Callable[[], Made], refusal: Callable[[Exception], UnsupportedModel]) -> Made:

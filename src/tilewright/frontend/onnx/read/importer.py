@@ -28,6 +28,7 @@ from tilewright.frontend.onnx.read.inputs import declared, inputs_of
 from tilewright.frontend.onnx.read.kept import Kept, cut
 from tilewright.frontend.onnx.read.late_sizes import LateSizes
 from tilewright.frontend.onnx.read.listed import Bound, only_tensors, outputs_of, renamed, tensors
+from tilewright.frontend.onnx.read.noted_sizes import with_noted_sizes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
 from tilewright.frontend.onnx.read.rules import (
@@ -121,7 +122,7 @@ def _loaded(
         outside = ExternalData(Path(source).parent)
     import_within = partial(_import, model, outside, most_bytes, shapes, operators)
     extents = [extent.given for extent in extents_of(inputs_of(model, shapes))]
-    return import_assuming_least(import_within, bounds, extents)
+    return with_noted_sizes(import_assuming_least(import_within, bounds, extents), model)
 
 
 def _import(

@@ -39,11 +39,9 @@ _SLICE = Rule("Slice", same("starts", "ends", "axes"), {1: "starts", 2: "ends", 
 
 
 def _slice(request: Request) -> Sequence[Value]:
-    """Bounds may depend on run-time extents, or be data."""
-    if is_data(request, 1) or is_data(request, 2):
-        data, count = request.input(0), len(request.integers(3) or range(request.extent(request.input(1), 0)))
-        axes = _axes_of(request, request.integers(3) or tuple(range(count)), len(data.shape))
-        return [sliced(request, axes, request.integers(4) or (1,) * count)]
+    """Bounds may depend on run-time extents, or be data, as axes and steps may."""
+    if any(is_data(request, position) for position in range(1, 5)):
+        return [sliced(request, *_axes_and_steps(request))]
     starts, ends = request.extents(1) or (), request.extents(2) or ()
     if all(isinstance(bound, int) for bound in (*starts, *ends)):
         return _SLICE(request)
@@ -56,6 +54,17 @@ def _slice(request: Request) -> Sequence[Value]:
         for bounds in (starts, ends)
     )
     return [request.apply("Slice", data, starts=first, ends=last, axes=axes, steps=steps)]
+
+
+def _axes_and_steps(request: Request) -> tuple[Sequence[int] | None, Sequence[int] | None]:
+    """Of a slice by data; None for what is data."""
+    data = request.input(0)
+    listed = None if is_data(request, 3) else request.integers(3) or range(request.extent(request.input(1), 0))
+    axes = None if listed is None else _axes_of(request, tuple(listed), len(data.shape))
+    if is_data(request, 4):
+        return axes, None
+    count = len(listed) if listed is not None else request.extent(request.input(1), 0)
+    return axes, request.integers(4) or (1,) * count
 
 
 def _place_in(request: Request, bound: int | Expr, extent: Expr) -> int | Expr:

@@ -3,6 +3,7 @@ are then read as extents.
 """
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -11,6 +12,11 @@ from tilewright.frontend.onnx.read.rules.rule import Request
 from tilewright.graph import Value
 from tilewright.ops.shapes import element_count, static
 from tilewright.symbolic.expr import ONE, Expr, as_expr
+
+_Bounds: TypeAlias = tuple[Value, Value]
+"""Where slices start and end, along each axis."""
+_FARTHEST = 1 << 62
+"""Longer steps lead out of every array, and their sums with extents out of i64."""
 
 
 def is_data(request: Request, position: int) -> bool:
@@ -60,25 +66,92 @@ def expanded(request: Request) -> Value:
     return request.apply("Expand", data, shape=shape)
 
 
-def sliced(request: Request, axes: Sequence[int], steps: Sequence[int]) -> Value:
-    """Slice from ``starts`` to ``ends``, both counted from the end where they are negative, and clipped."""
-    data, starts, ends = request.input(0), _vector(request, 1), _vector(request, 2)
-    if not _length(request, starts) == _length(request, ends) == len(axes) == len(steps) or 0 in steps:
-        raise request.invalid(f"bounds {starts!r} and {ends!r} do not fit axes {axes} and steps {steps}")
-    count = len(axes)
-    extents = request.importer.symbolic_value(tuple(data.shape[axis] for axis in axes), (count,), i64, request.place)
+def sliced(request: Request, axes: Sequence[int] | None, steps: Sequence[int] | None) -> Value:
+    """Slice from ``starts`` to ``ends``, both counted from the end where they are negative, and clipped.
+
+    ``axes`` and ``steps`` are None if they are data.
+    """
+    bounds = (_vector(request, 1), _vector(request, 2))
+    if axes is not None and steps is not None:
+        return _sliced_by(request, axes, [max(min(step, _FARTHEST), -_FARTHEST) for step in steps], bounds)
+    by = _vector(request, 4) if steps is None else request.constant(np.array(steps, np.int64))
+    by = _clipped(request, by, _number(request, -_FARTHEST), _number(request, _FARTHEST))
+    if axes is None:
+        bounds, by = _along_all(request, bounds, by)
+    return _picked(request, range(len(request.input(0).shape)) if axes is None else axes, bounds, by)
+
+
+def _sliced_by(request: Request, axes: Sequence[int], steps: Sequence[int], bounds: _Bounds) -> Value:
+    if 0 in steps:
+        raise request.invalid(f"steps {steps} are not all different from 0")
+    _check_lengths(request, len(axes), (*bounds, request.constant(np.array(steps, np.int64))))
     backwards = request.constant(np.array([step < 0 for step in steps]))
+    first, counts = _places(request, axes, bounds, backwards, request.constant(np.abs(np.array(steps, np.int64))))
+    sizes = request.sizes_of(counts)
+    return request.apply("SliceFrom", request.input(0), first, counts=sizes, axes=tuple(axes), steps=tuple(steps))
+
+
+def _picked(request: Request, axes: Sequence[int], bounds: _Bounds, steps: Value) -> Value:
+    """A slice by ``steps`` that are data: elements at computed places. A run in which one is 0 raises ``BadFeed``."""
+    _check_lengths(request, len(axes), (*bounds, steps))
+    backwards = request.apply("Less", steps, _number(request, 0))
+    size = request.apply("Max", request.apply("Abs", steps), _number(request, 1))
+    first, counts = _places(request, axes, bounds, backwards, size)
+    sizes = request.sizes_of(_where(request, "Equal", steps, 0, _number(request, -1), counts))
+    result = request.input(0)
+    for at, (axis, count) in enumerate(zip(axes, sizes, strict=True)):
+        begin, step = (
+            request.apply("Slice", numbers, starts=(at,), ends=(at + 1,), axes=(0,), steps=(1,))
+            for numbers in (first, steps)
+        )
+        result = request.apply("Gather", result, request.apply("Range", begin, step, count=count), axis=axis)
+    return result
+
+
+def _places(
+    request: Request, axes: Sequence[int], bounds: _Bounds, backwards: Value, size: Value
+) -> tuple[Value, Value]:
+    """Where a slice begins along each axis, counted from the front, and how many elements it has."""
+    starts, ends = bounds
+    own = tuple(request.input(0).shape[axis] for axis in axes)
+    extents = request.importer.symbolic_value(own, (len(axes),), i64, request.place)
     shift = request.apply("Cast", backwards, to=i64)  # backwards, a slice begins at most at the last element
     most = request.apply("Sub", extents, shift)
     first = _clipped(request, _from_front(request, starts, extents), _number(request, 0), most)
     last = _clipped(request, _from_front(request, ends, extents), request.apply("Neg", shift), most)
     ahead, back = request.apply("Sub", last, first), request.apply("Sub", first, last)
     distance = request.apply("Where", backwards, back, ahead)
-    size = request.constant(np.abs(np.array(steps, np.int64)))
     rounded = request.apply("Sub", request.apply("Add", distance, size), _number(request, 1))
-    counts = request.apply("Div", request.apply("Max", rounded, _number(request, 0)), size)
-    sizes = request.sizes_of(counts)
-    return request.apply("SliceFrom", data, first, counts=sizes, axes=tuple(axes), steps=tuple(steps))
+    return first, request.apply("Div", request.apply("Max", rounded, _number(request, 0)), size)
+
+
+def _along_all(request: Request, bounds: _Bounds, steps: Value) -> tuple[_Bounds, Value]:
+    """Bounds and steps for every axis, of those for axes that are data: what is not named is taken whole.
+
+    A step is 0, which is refused in a run, if an axis is named twice, or is none.
+    """
+    shape, axes = request.input(0).shape, _vector(request, 3)
+    rank, count = len(shape), _length(request, axes)
+    _check_lengths(request, count, (*bounds, steps))
+    forward = request.apply("Reshape", _from_front(request, axes, _number(request, rank)), shape=(1, count))
+    is_meant = request.apply("Equal", request.constant(np.arange(rank, dtype=np.int64)[:, None]), forward)
+    named = request.apply("ReduceMax", request.apply("Cast", is_meant, to=i64), axes=(1,), keepdims=False)
+
+    def spread(numbers: Value, otherwise: Value) -> Value:
+        chosen = request.apply("Where", is_meant, request.apply("Reshape", numbers, shape=(1, count)), nothing)
+        total = request.apply("ReduceSum", chosen, axes=(1,), keepdims=False)
+        return _where(request, "Equal", named, 1, total, otherwise)
+
+    nothing, one = _number(request, 0), _number(request, 1)
+    extents = request.importer.symbolic_value(shape, (rank,), i64, request.place)
+    different = request.apply("ReduceSum", named, axes=(0,), keepdims=True)
+    by = _where(request, "Equal", different, count, spread(steps, one), nothing)
+    return (spread(bounds[0], nothing), spread(bounds[1], extents)), by
+
+
+def _check_lengths(request: Request, count: int, vectors: Sequence[Value]) -> None:
+    if any(_length(request, vector) != count for vector in vectors):
+        raise request.invalid(f"{', '.join(map(repr, vectors))} are not {count} numbers each, one for each axis")
 
 
 def counted(request: Request) -> Value:
@@ -116,4 +189,5 @@ def _from_front(request: Request, places: Value, extents: Value) -> Value:
 
 
 def _clipped(request: Request, value: Value, least: Value, most: Value) -> Value:
-    return request.apply("Max", request.apply("Min", value, most), least)
+    """Where there is nothing between, ``most``."""
+    return request.apply("Min", request.apply("Max", value, least), most)
