@@ -31,7 +31,7 @@ from tilewright.measure.processes import die_with, give_way
 
 COMMAND: Final = (sys.executable, "-P", "-m", "tilewright.service.confined")
 _SLACK_SECONDS: Final = 60.0
-_NICE: Final = 10
+_NICE: Final = 2
 _PROBE_SECONDS: Final = 60.0
 _KEPT: Final = frozenset({"PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_LIBRARY_PATH", "LANG", "LC_ALL"})
 _THREADS: Final = frozenset({"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"})

@@ -45,7 +45,7 @@ _NO_FILE: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EPERM, errno.EISDI
 _LOG = logging.getLogger("tilewright.service")
 _POLL_SECONDS: Final = 0.25
 _AWAY_SECONDS: Final = 1.0
-_NICE: Final = 5
+_NICE: Final = 3
 """Who asks the service comes before unpacked zips and hashed artifacts."""
 _BEAT_SECONDS: Final = 0.5
 
