@@ -36,6 +36,7 @@ CORE = device_of(Target.parse(A72))
 BOARD = Path(__file__).with_name("emulated_board.py")
 
 
+@pytest.mark.slow
 def test_devices_that_are_no_machines(tmp_path: Path) -> None:
     agent = tmp_path / "agent"
     agent.write_bytes(agent_program(Target.parse("aarch64")))
