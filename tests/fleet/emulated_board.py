@@ -1,4 +1,4 @@
-"""A board with an ARM processor: ``python emulated_board.py PROGRAM`` runs a static program on this process's streams.
+"""A board with an ARM processor: ``emulated_board.py PROGRAM WORD ...`` runs a static program on its own streams.
 
 It knows the system calls of agents and of the programs that they become. Emulated time is this machine's.
 """
@@ -8,6 +8,7 @@ import signal
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import unicorn
@@ -26,17 +27,17 @@ class Board:
         self.files: list[bytearray] = []
         self.next: bytes | None = None
 
-    def run(self, program: bytes) -> int:
+    def run(self, program: bytes, words: Sequence[str]) -> int:
         """Its exit code, or that of what it becomes."""
         while True:
             self.next = None
-            code = self._run(program)
+            code = self._run(program, words)
             if self.next is None:
                 return code
             program = self.next
 
-    def _run(self, program: bytes) -> int:
-        engine = loaded(program)
+    def _run(self, program: bytes, words: Sequence[str]) -> int:
+        engine = loaded(program, words)
         codes: list[int] = []
 
         def called(_: object, cause: int, *_more: object) -> None:
@@ -86,8 +87,8 @@ class Board:
                 return NO_SUCH_CALL
 
 
-def loaded(program: bytes) -> "unicorn.Uc":
-    """A processor whose memory has the program."""
+def loaded(program: bytes, words: Sequence[str]) -> "unicorn.Uc":
+    """A processor whose memory has the program, and on the stack its arguments."""
     engine = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
     engine.ctl_set_cpu_model(arm.UC_CPU_ARM64_MAX)
     engine.mem_map(STACK, STACK_BYTES)
@@ -100,14 +101,19 @@ def loaded(program: bytes) -> "unicorn.Uc":
             engine.mem_map(first, -(-(address + size - first) // PAGE) * PAGE, rights)
             engine.mem_write(address, program[offset : offset + stored])
     pointer = STACK + STACK_BYTES // 2
-    engine.mem_write(pointer, struct.pack("<3Q", 0, 0, 0))
+    at, places = pointer + PAGE, list[int]()
+    for word in ("program", *words):
+        places.append(at)
+        engine.mem_write(at, word.encode() + b"\0")
+        at += len(word.encode()) + 1
+    engine.mem_write(pointer, struct.pack(f"<{len(places) + 3}Q", len(places), *places, 0, 0))
     engine.reg_write(arm.UC_ARM64_REG_SP, pointer)
     return engine
 
 
 if __name__ == "__main__":
     try:
-        raise SystemExit(Board().run(Path(sys.argv[1]).read_bytes()))
+        raise SystemExit(Board().run(Path(sys.argv[1]).read_bytes(), sys.argv[2:]))
     except unicorn.UcError as error:
         sys.stderr.write(f"{error}\n")
         sys.stderr.flush()

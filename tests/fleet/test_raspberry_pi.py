@@ -53,7 +53,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
     commands = commands.replace("--minutes 5", "--minutes 0.05 --quiet").replace(
         "bench net.onnx", "bench net.onnx --rounds 1"
     )
-    script = f"set -e\ntrap 'kill $(jobs -p)' EXIT\n{commands}"
+    script = f"set -e\ntrap 'kill $(jobs -p) 2> /dev/null' EXIT\n{commands}"
     variables = {
         **os.environ,
         "PATH": f"{programs}:{os.environ['PATH']}",
