@@ -60,7 +60,7 @@ def test_the_page_runs(tmp_path: Path) -> None:
         "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"),
     }
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=300, check=False
+        ["bash", "-c", script], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "input float32 1x1x28x28 3136 x" in done.stdout
