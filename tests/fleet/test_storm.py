@@ -97,7 +97,6 @@ def test_storm(tmp_path: Path) -> None:
             members = [fields.mapping(member) for member in fields.items(client.status()["devices"])]
             assert all(member["user"] is None for member in members)
     assert Counter(measured for _, measured, _ in log.outcomes) == dict.fromkeys(wanted, 1)
-    assert all(verdict is wanted[measured] for _, measured, verdict in log.outcomes)
     assert (log.kills["scheduler"], log.kills["stopped"]) == (len(SCHEDULER_AFTER), 1)
     assert log.visits
     backs = ", ".join(f"{seconds:.1f}" for seconds in log.backs)
@@ -106,6 +105,8 @@ def test_storm(tmp_path: Path) -> None:
         f" devices; seconds: the longest pause {max(log.pauses):.1f}; after restarts of the scheduler {backs};"
         f" {len(log.visits)} visits, the longest wait {max(log.visits):.1f}"
     )
+    verdicts = Counter((wanted[measured].value, verdict.value) for _, measured, verdict in log.outcomes)
+    assert not {pair: count for pair, count in verdicts.items() if pair[0] != pair[1]}
     assert max(log.pauses) < DEAF_SECONDS + BACK_SECONDS
     assert max(log.backs) <= BACK_SECONDS
 
