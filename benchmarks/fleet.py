@@ -32,7 +32,7 @@ from tilewright.target.target import Target
 from tilewright.tensor import build as te
 
 KEY = "sleeper"
-SLEEP = "TILEWRIGHT_BENCHMARK_SLEEP"
+SLEEP = "BENCHMARK_SLEEP_SECONDS"
 """The variable with the seconds that a kernel takes, twice for each job."""
 _PATIENCE = 120.0
 

@@ -23,7 +23,7 @@ Array = NDArray[np.generic]
 _libc = ctypes.CDLL(None)
 _holding_the_lock = ctypes.PyDLL(None)
 _GIGABYTE = 1 << 30
-MEETING = "TILEWRIGHT_TEST_MEETING"
+MEETING = "MEETING_OF_KERNELS"
 
 damaged: list[bool] = []
 """Not empty when an earlier candidate has damaged this process: the next one dies of it."""
