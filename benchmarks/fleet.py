@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, fleet(Path(folder), given.devices, given.sleep) as client:
-        rate(client, given.devices, 0, -1000)  # all children start
+        rate(client, given.devices, 1, 10_000_000)  # all children start
         ratios: list[float] = []
         for number in range(given.rounds):
             one = rate(client, 1, given.jobs, 10_000 * number)
