@@ -12,7 +12,7 @@ import pytest
 
 from tests.fleet.fleets import Local, local, until
 from tests.fleet.test_accelerator import check, region_for
-from tests.measure.faulty_child import Fault
+from tests.measure.faulty_child import MEETING, Fault
 from tests.measure.jobs import HOST, job
 from tilewright.backend.vta.config import VTA
 from tilewright.backend.vta.runtime import Runtime
@@ -35,6 +35,20 @@ def test_two_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         accelerate(client)
         time_out(client)
         lose(fleet, client)
+
+
+@pytest.mark.slow
+def test_four_devices_measure_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of four kernels waits for the others, in a process of its own: one device alone would wait for ever."""
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    monkeypatch.setenv(MEETING, f"{meeting}:4")
+    with local(tmp_path, *"abcd") as fleet, fleet.connected() as client, FleetRunner(client, "board") as runner:
+        found = [
+            outcome for _, outcome in runner.measure_all(job(f"{Fault.MEET.value}__{place}") for place in range(4))
+        ]
+    assert [outcome.verdict for outcome in found] == [Verdict.OK] * 4
+    assert len(list(meeting.iterdir())) == 4
 
 
 def request(fleet: Local, client: Fleet) -> None:

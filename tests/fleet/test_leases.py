@@ -113,14 +113,34 @@ def test_who_is_gone_holds_nothing() -> None:
 
 
 def test_a_device_that_is_lost_again_and_again_is_a_suspect() -> None:
-    made, _ = leases("a", most=1e9)
+    """It is leased last: to nobody who could have another one, also if that is busy."""
+    made, _ = leases("a", "b", most=1e9)
+    lose(made, "a")
+    first = ask(made, "first", now=10.0)
+    assert first is not None
+    assert first.address == "b"
+    assert ask(made, "second", now=10.0) is None
+    second = ask(made, "second", now=MOST_LOSSES + SUSPECT_SECONDS)
+    assert second is not None
+    assert second.address == "a"
+
+
+def test_suspects_are_better_than_nothing() -> None:
+    """As when power fails again and again, everywhere; and for who wants this one."""
+    made, _ = leases("a", "b", most=1e9)
+    lose(made, "a")
+    named = ask(made, "named", key="a", now=5.0)
+    assert named is not None
+    made.give_back(named.id, 5.0)
+    lose(made, "b")
+    assert {lease.address for number in range(2) if (lease := ask(made, str(number), now=10.0))} == {"a", "b"}
+
+
+def lose(made: Leases, name: str) -> None:
     for losses in range(MOST_LOSSES):
-        held = ask(made, str(losses), now=float(losses))
-        assert held is not None
-        made.leave("a", float(losses))
-        made.join("a", board("a"), float(losses))
-    assert ask(made, "last", now=10.0) is None
-    assert ask(made, "last", now=MOST_LOSSES + SUSPECT_SECONDS) is not None
+        assert ask(made, f"{name} {losses}", key=name, now=float(losses)) is not None
+        made.leave(name, float(losses))
+        made.join(name, board(name), float(losses))
 
 
 def test_a_device_that_finishes_jobs_is_none() -> None:

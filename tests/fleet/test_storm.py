@@ -1,32 +1,46 @@
-"""Devices are killed and stopped, the scheduler is killed; each job has one outcome in the end, the right one."""
+"""Devices are killed and stopped, the scheduler is killed; each job has one outcome in the end, the right one.
+
+Of the devices, some are emulated ARM processors. A visitor with a higher priority leases a device now and then.
+"""
 
 import random
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.fleet.fleets import Local, local
 from tests.measure.faulty_child import Fault
-from tests.measure.jobs import job
+from tests.measure.jobs import QUICK, job
 from tilewright.base import fields
+from tilewright.base.errors import FleetError
 from tilewright.fleet.runner import FleetRunner
 from tilewright.measure.job import Job
 from tilewright.measure.verdicts import Verdict
+from tilewright.simulation.cores import device_of
+from tilewright.target.target import Target
 
-DEVICES = 4
-JOBS = 200
+A72 = "aarch64,cortex-a72"
+NATIVE, EMULATED = 6, 2
+"""Devices."""
+JOBS = {"board": 400, "arm": 100}
+"""By key."""
 KILL_SECONDS = 10.0
 """How often half of the devices are killed; one is stopped for good."""
-SCHEDULER_AFTER = (60, 120)
+SCHEDULER_AFTER = (150, 300)
 """The scheduler is killed when so many jobs are done: a fast machine is through before the clock says much."""
 DEAF_SECONDS = 40.0
 """After so long the work of a device that hangs is with another one."""
 BACK_SECONDS = 15.0
+"""After so long after a restart of the scheduler there are outcomes again."""
+VISIT_SECONDS = 5.0
 _FAULTS = {
     Fault.SEGV: Verdict.CRASH,
     Fault.WRONG: Verdict.WRONG,
@@ -35,41 +49,72 @@ _FAULTS = {
 }
 
 
+@dataclass
+class Log:
+    """What happened; ``outcomes``: by the hash of a job, with times; ``restarts``: when the scheduler was back."""
+
+    outcomes: list[tuple[float, str, Verdict]] = field(default_factory=list[tuple[float, str, Verdict]])
+    restarts: list[float] = field(default_factory=list[float])
+    kills: Counter[str] = field(default_factory=Counter[str])
+    visits: list[float] = field(default_factory=list[float])
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def pauses(self) -> list[float]:
+        times = sorted(when for when, _, _ in self.outcomes)
+        return [later - before for before, later in pairwise(times)]
+
+    @property
+    def backs(self) -> list[float]:
+        """Seconds from each restart of the scheduler to the next outcome."""
+        return [min(when for when, _, _ in self.outcomes if when > restart) - restart for restart in self.restarts]
+
+
 @pytest.mark.slow
 def test_storm(tmp_path: Path) -> None:
-    names = [f"d{place}" for place in range(DEVICES)]
-    wanted = {j.id: (j, verdict) for j, verdict in _jobs()}
-    assert len(wanted) == JOBS
-    found: Counter[str] = Counter()
-    with local(tmp_path, *names) as fleet, fleet.connected() as client:
-        over, log = threading.Event(), list[str]()
-        weather = threading.Thread(target=_rage, args=(fleet, names, over, log, found.total))
-        weather.start()
-        gaps: list[float] = []
-        last = time.monotonic()
-        try:
-            with FleetRunner(client, "board") as runner:
-                for measured, outcome in runner.measure_all(j for j, _ in wanted.values()):
-                    assert outcome.verdict is wanted[measured.id][1], (outcome, measured.program[:200])
-                    found[measured.id] += 1
-                    gaps.append(time.monotonic() - last)
-                    last = time.monotonic()
-        finally:
-            over.set()
-            weather.join()
-        members = map(fields.mapping, fields.items(client.status()["devices"]))
-        assert all(member["user"] is None for member in members)
-    assert found == dict.fromkeys(wanted, 1)
-    assert Counter(log)["scheduler"] == len(SCHEDULER_AFTER)
-    assert Counter(log)["stopped"] == 1
-    print(f"{JOBS} jobs, {DEVICES} devices: the longest pause was {max(gaps):.1f} s")
-    assert max(gaps) < DEAF_SECONDS + BACK_SECONDS
+    pytest.importorskip("capstone")
+    pytest.importorskip("unicorn")
+    jobs = {"board": _native_jobs(JOBS["board"]), "arm": _emulated_jobs(JOBS["arm"])}
+    wanted = {j.id: verdict for pairs in jobs.values() for j, verdict in pairs}
+    assert len(wanted) == sum(JOBS.values())
+    devices = {f"n{place}": ("--key", "board") for place in range(NATIVE)}
+    devices |= {f"e{place}": ("--key", "arm", "--emulate", A72) for place in range(EMULATED)}
+    log, begin = Log(), time.monotonic()
+    with local(tmp_path) as fleet:
+        for name, options in devices.items():
+            fleet.join(name, *options)
+        with ThreadPoolExecutor(4) as pool:
+            measuring = [pool.submit(_measure, log, fleet, key, [j for j, _ in pairs]) for key, pairs in jobs.items()]
+            beside = [pool.submit(_rage, log, fleet, devices), pool.submit(_visit, log, fleet)]
+            try:
+                for future in measuring:
+                    future.result()
+            finally:
+                log.over.set()
+            for future in beside:
+                future.result()
+        with fleet.connected() as client:
+            members = [fields.mapping(member) for member in fields.items(client.status()["devices"])]
+            assert all(member["user"] is None for member in members)
+    assert Counter(measured for _, measured, _ in log.outcomes) == dict.fromkeys(wanted, 1)
+    assert (log.kills["scheduler"], log.kills["stopped"]) == (len(SCHEDULER_AFTER), 1)
+    assert log.visits
+    backs = ", ".join(f"{seconds:.1f}" for seconds in log.backs)
+    print(
+        f"{len(wanted)} jobs, {len(devices)} devices, {time.monotonic() - begin:.0f} s, {log.kills['devices']} kills of"
+        f" devices; seconds: the longest pause {max(log.pauses):.1f}; after restarts of the scheduler {backs};"
+        f" {len(log.visits)} visits, the longest wait {max(log.visits):.1f}"
+    )
+    verdicts = Counter((wanted[measured].value, verdict.value) for _, measured, verdict in log.outcomes)
+    assert not {pair: count for pair, count in verdicts.items() if pair[0] != pair[1]}
+    assert max(log.pauses) < DEAF_SECONDS + BACK_SECONDS
+    assert max(log.backs) <= BACK_SECONDS
 
 
-def _jobs() -> list[tuple[Job, Verdict]]:
+def _native_jobs(count: int) -> list[tuple[Job, Verdict]]:
     """Right ones, and a tenth of all kinds of wrong ones."""
     jobs: list[tuple[Job, Verdict]] = []
-    for place in range(JOBS):
+    for place in range(count):
         if place % 10 == 9:
             fault, verdict = list(_FAULTS.items())[place // 10 % len(_FAULTS)]
             jobs.append((job(f"{fault.value}__{place}"), verdict))
@@ -78,30 +123,65 @@ def _jobs() -> list[tuple[Job, Verdict]]:
     return jobs
 
 
-def _rage(fleet: Local, names: list[str], over: threading.Event, log: list[str], done: Callable[[], int]) -> None:
+def _emulated_jobs(count: int) -> list[tuple[Job, Verdict]]:
+    timing = replace(QUICK, simulated=device_of(Target.parse(A72)))
+    native = (job(f"mm__{place}", 6 + place % 20) for place in range(count))
+    return [(replace(made, target=A72, timing=timing), Verdict.OK) for made in native]
+
+
+def _measure(log: Log, fleet: Local, key: str, jobs: Sequence[Job]) -> None:
+    with fleet.connected() as client:
+        while not client.status()["devices"] or not _has(client.status(), key):
+            time.sleep(0.1)
+        with FleetRunner(client, key) as runner:
+            for measured, outcome in runner.measure_all(jobs):
+                log.outcomes.append((time.monotonic(), measured.id, outcome.verdict))
+
+
+def _has(status: dict[str, object], key: str) -> bool:
+    members = [fields.mapping(fields.mapping(member)["device"]) for member in fields.items(status["devices"])]
+    return any(member["key"] == key for member in members)
+
+
+def _visit(log: Log, fleet: Local) -> None:
+    """Lease a device with a higher priority, send it something, and give it back."""
+    with fleet.connected() as client:
+        while not log.over.wait(VISIT_SECONDS):
+            begin = time.monotonic()
+            try:
+                with client.request("board", priority=1, seconds=5) as leased:
+                    waited = time.monotonic() - begin
+                    leased.upload(f"visit {begin}".encode())
+            except FleetError:  # all of them, or the one that was leased, have just been killed
+                continue
+            log.visits.append(waited)
+
+
+def _rage(log: Log, fleet: Local, devices: dict[str, tuple[str, ...]]) -> None:
     """Half of the devices are killed now and then, one is stopped for good, the scheduler is killed twice."""
     generator = random.Random(0)
-    stopped, *others = names
+    stopped, *others = devices
     marks = [*SCHEDULER_AFTER]
-    while not over.is_set():
+    while not log.over.is_set():
         until = time.monotonic() + KILL_SECONDS
-        while not over.wait(0.1) and time.monotonic() < until:
-            if marks and done() >= marks[0]:
+        while not log.over.wait(0.1) and time.monotonic() < until:
+            if marks and len(log.outcomes) >= marks[0]:
                 marks.pop(0)
                 fleet.kill("scheduler")
-                log.append("scheduler")
+                log.kills["scheduler"] += 1
                 time.sleep(0.5)
                 fleet.serve()
-        if over.is_set():
+                log.restarts.append(time.monotonic())
+        if log.over.is_set():
             return
-        if "stopped" not in log and "devices" in log:
+        if not log.kills["stopped"] and log.kills["devices"]:
             fleet.kill(stopped, signal.SIGSTOP)
-            log.append("stopped")
+            log.kills["stopped"] += 1
             continue
-        victims = generator.sample(others, (len(names) + 1) // 2)
+        victims = generator.sample(others, len(devices) // 2)
         for name in victims:
             fleet.kill(name)
+            log.kills["devices"] += 1
         time.sleep(0.5)
         for name in victims:
-            fleet.join(name, "--key", "board")
-        log.append("devices")
+            fleet.join(name, *devices[name])

@@ -9,13 +9,14 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import tilewright.fleet.join
 import tilewright.measure.candidate  # what children import is read from disk once
 from tests.measure.jobs import FAULTY
 from tilewright.cli import main
-from tilewright.fleet import device
+from tilewright.fleet import device, ways
 from tilewright.measure.processes import die_with
 
 assert tilewright.fleet.join and tilewright.measure.candidate
@@ -39,7 +40,8 @@ def run(log: str, words: list[str]) -> None:
     os._exit(main(["fleet", *words]))
 
 
-device.Device.__init__.__kwdefaults__.update(spares=0, command=FAULTY)
+device.Device.__init__.__kwdefaults__.update(spares=0)
+ways.NATIVE = replace(ways.NATIVE, measuring=FAULTY)
 zygote = os.getpid()
 signal.signal(signal.SIGCHLD, bury)
 for line in sys.stdin:

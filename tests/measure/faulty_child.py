@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Mapping
 from enum import Enum
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ Array = NDArray[np.generic]
 _libc = ctypes.CDLL(None)
 _holding_the_lock = ctypes.PyDLL(None)
 _GIGABYTE = 1 << 30
+MEETING = "MEETING_OF_KERNELS"
 
 damaged: list[bool] = []
 """Not empty when an earlier candidate has damaged this process: the next one dies of it."""
@@ -56,6 +58,8 @@ class Fault(Enum):
     LATE_WRONG = "late_wrong"
     AFTERMATH = "aftermath"
     CLAIM = "claim"
+    MEET = "meet"
+    """Wait until as many processes do as ``MEETING`` says; else it is wrong."""
 
 
 class FaultyKernel:
@@ -134,9 +138,24 @@ class FaultyKernel:
             case Fault.CLAIM:
                 say(b'{"outcome":{"verdict":"timeout","detail":"","phase":null,"times_us":[],"baseline_us":1,"drift":0,'
                     b'"seconds":{},"machine":{}}}')  # fmt: skip
+            case Fault.MEET:
+                if not has_met():
+                    spoil(result)
             case Fault.LATE_WRONG:
                 if self._checks == 2:
                     spoil(result)
+
+
+def has_met() -> bool:
+    """Whether all come to the meeting that the variable ``MEETING`` names: a folder, and a number."""
+    folder, _, number = os.environ[MEETING].rpartition(":")
+    Path(folder, str(os.getpid())).touch()
+    end = time.monotonic() + 20
+    while len(os.listdir(folder)) < int(number):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def spoil(array: Array) -> None:

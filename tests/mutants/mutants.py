@@ -2215,7 +2215,7 @@ MUTANTS = (
     Mutant(
         "a child may give any verdict",
         "measure/messages.py",
-        "if read.verdict not in _CHILD_VERDICTS:",
+        "if read.verdict not in verdicts:",
         "if read.verdict is Verdict.PROTOCOL:",
         _CONTRACT,
     ),

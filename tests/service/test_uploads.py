@@ -19,7 +19,7 @@ from tilewright.service.limits import Limits
 from tilewright.service.server import bound
 from tilewright.service.tokens import generate
 
-_HEAD = "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nContent-Length: 1000\r\n\r\n"
+_HEAD = "POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {}\r\nContent-Length: 3000000\r\n\r\n"
 
 
 def test_others_are_served_while_a_model_is_flushed_to_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_over_tls_and_a_client_that_leaves(tmp_path: Path) -> None:
         with pytest.raises(urllib.error.URLError, match="certificate verify failed"):
             urllib.request.urlopen(f"{there.url}/v1/health", timeout=10)
         with trusting.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10)) as end:
-            end.sendall(_HEAD.format(token).encode() + b"half")
+            end.sendall(_HEAD.format(token).encode() + bytes(1_500_000))  # small ones are kept in memory
             until(lambda: bool(arriving(tmp_path)))
         until(lambda: not arriving(tmp_path))
         request = urllib.request.Request(f"{there.url}/v1/jobs", headers={"Authorization": f"Bearer {token}"})

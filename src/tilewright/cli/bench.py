@@ -28,7 +28,7 @@ from tilewright.cli.options import (
 )
 from tilewright.cli.output import emit
 from tilewright.cli.peers import Engine, Session, sessions
-from tilewright.cli.places import Emulated, Local, simulated_or_placed
+from tilewright.cli.places import Local, simulated_or_placed
 from tilewright.cli.status import Status
 from tilewright.graph import Array
 from tilewright.measure.turns import Plan, Timing, measure, ratio, spread
@@ -73,7 +73,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         else:  # the peer is not there
             threads, timings = place.threads, {OURS: place.times(feeds, plan)}
             fastest = OURS
-        device, is_simulated = place.device(), isinstance(place, Emulated)
+        device, simulated = place.device(), place.simulated
     agree = difference <= options.tolerance
     report = {
         "model": str(options.model),
@@ -90,8 +90,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         emit(report)
     else:
         console.print(_table(timings, fastest, threads))
-        if is_simulated and device is not None:
-            console.print(f"{device['name']}; milliseconds are millions of simulated cycles", highlight=False)
+        if simulated:
+            console.print(f"milliseconds are millions of simulated cycles: {simulated}", highlight=False)
         verdict = "they agree" if agree else f"more than {options.tolerance:g}"
         console.print(f"Largest relative difference: {difference:.1e}, {verdict}")
     return Status.DONE if agree else Status.DIFFERENT

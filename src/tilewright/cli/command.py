@@ -26,7 +26,7 @@ VERBS: Mapping[str, str] = {
     "optimize": "search for an equivalent graph that takes less time",
     "quantize": "quantize a model to int8 within a bound of accuracy",
     "report": "write tuning results as an HTML page",
-    "fleet": "share devices: serve, join, status, certs, doctor",
+    "fleet": "share devices: serve, join, status, certs, agent, doctor",
     "doctor": "show this machine's capabilities and configuration problems",
     "repro": "pack a model or one kernel into a bundle that reproduces a run",
     "rerun": "run a bundle that repro packed",

@@ -5,13 +5,14 @@ import argparse
 from rich.console import Console
 
 from tilewright.base.errors import Unsupported
-from tilewright.cli import fleet_certs, fleet_doctor, fleet_join, fleet_serve, fleet_status
+from tilewright.cli import fleet_agent, fleet_certs, fleet_doctor, fleet_join, fleet_serve, fleet_status
 
 _ACTIONS = {
     "serve": (fleet_serve, "run the scheduler, which leases devices"),
     "join": (fleet_join, "make this machine a device"),
     "status": (fleet_status, "show devices, and who waits for them"),
     "certs": (fleet_certs, "make certificates for the scheduler, devices and users"),
+    "agent": (fleet_agent, "write the program for a board without Python"),
     "doctor": (fleet_doctor, "find what stands in the way"),
 }
 

@@ -81,7 +81,7 @@ def _of_device(member: Mapping[str, object], device: Mapping[str, object]) -> It
     if machine.get("celsius", 0.0) > _HOT_CELSIUS:
         yield f"{name} has {machine['celsius']:.0f} degrees Celsius: it may slow down; cool it"
     if member["suspect_seconds"] is not None:
-        yield f"{name} was lost several times in a row, and is not leased for a while: look at its power and network"
+        yield f"{name} was lost several times in a row, and is leased last for a while: look at its power and network"
     if fields.number(member["seen_seconds"]) > _UNSEEN_SECONDS:
         seconds = fields.number(member["seen_seconds"])
         yield f"{name} has said nothing for {seconds:.0f} s: it hangs, or its network does"

@@ -96,9 +96,14 @@ def for_simulation(options: argparse.Namespace) -> argparse.Namespace:
     if given := _fleet_options(options):
         raise BadInput(f"--{given[0]} says how to reach a device, and --device {SIMULATED} is none: leave it out")
     core_of(Target.parse(options.target))
+    require_simulation()
+    return argparse.Namespace(**{**vars(options), "threads": 1})
+
+
+def require_simulation() -> None:
+    """Raises ``Unsupported`` without the packages that simulated cycles need."""
     if missing := [name for name in ("unicorn", "capstone") if find_spec(name) is None]:
         raise Unsupported(f'simulated cycles need {missing[0]}: pip install "tilewright[simulation]"')
-    return argparse.Namespace(**{**vars(options), "threads": 1})
 
 
 def _fleet_options(options: argparse.Namespace) -> list[str]:

@@ -1,6 +1,7 @@
 """``tilewright fleet status``: the devices of a fleet, what they do, and who waits for them."""
 
 import argparse
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -45,9 +46,9 @@ def _devices(members: list[dict[str, object]]) -> Table:
         table.add_row(
             *described,
             state_of(member),
-            str(device["target"]),
+            _target(device),
             str(device["cores"]),
-            format_size(fields.whole(device["memory_bytes"])),
+            format_size(fields.whole(device["memory_bytes"])) if device["memory_bytes"] else "?",
             str(device["governor"]) or "?",
             "?" if celsius is None else f"{celsius:.0f}",
             str(member["finished"]),
@@ -55,6 +56,11 @@ def _devices(members: list[dict[str, object]]) -> Table:
             f"{fields.number(member['seen_seconds']):.1f} s",
         )
     return table
+
+
+def _target(device: Mapping[str, object]) -> str:
+    """What it is; of an emulated one, also that it is one."""
+    return f"{device['target']} (simulated)" if device["simulated"] else str(device["target"])
 
 
 def state_of(member: dict[str, object]) -> str:

@@ -33,6 +33,11 @@ class Local:
     def device(self) -> None:
         """There is none."""
 
+    @property
+    def simulated(self) -> str:
+        """Nothing is."""
+        return ""
+
     def run(self, feeds: Mapping[str, Array], timeout: float | None = None) -> list[Array]:
         """See ``RunnableModel.run``."""
         return self.model.run(None, feeds, timeout=timeout)
@@ -56,8 +61,15 @@ class Elsewhere:
     remote: "RemoteModels"
 
     def device(self) -> dict[str, object]:
-        """Its name, and its load, clock speed and temperature after the last run, as JSON."""
-        return {"name": self.leased.device.name, "machine": dict(self.remote.machine)}
+        """Its name, and its load, clock speed and temperature after the last run, as JSON; of an emulated one, its core
+        and cycles."""
+        device = self.leased.device
+        return {"name": device.name, "machine": dict(self.remote.machine), "simulated": device.simulated}
+
+    @property
+    def simulated(self) -> str:
+        """Whose cycles its times are; empty if they are times."""
+        return self.leased.device.simulated
 
     @property
     def threads(self) -> int:
@@ -98,10 +110,15 @@ class Emulated:
 
     def device(self) -> dict[str, object]:
         """Its core, and the cycles of the last run, as JSON."""
+        cycles = 0.0 if self._found is None else self._found.cost.cycles
+        return {"name": f"{SIMULATED}: {self.simulated}", "machine": {"cycles": cycles}, "simulated": self.simulated}
+
+    @property
+    def simulated(self) -> str:
+        """Whose cycles its times are."""
         from tilewright.simulation.cores import device_of
 
-        cycles = 0.0 if self._found is None else self._found.cost.cycles
-        return {"name": f"{SIMULATED}: {device_of(self.model.options.target)}", "machine": {"cycles": cycles}}
+        return device_of(self.model.options.target)
 
     def run(self, feeds: Mapping[str, Array], timeout: float | None = None) -> list[Array]:
         """The outputs. Raises as ``simulate`` does."""

@@ -58,6 +58,9 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         emit({"model": str(options.model), "device": place.device(), **found.to_json()})
     else:
         found.show(options.steps, console)
+        if place.simulated:
+            said = "microseconds are thousands of simulated cycles; those around kernels wait for caches, too"
+            console.print(f"{said}: {place.simulated}", highlight=False, soft_wrap=True)
     return Status.DONE
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from tilewright.base import fields
 from tilewright.base.errors import BadInput
 from tilewright.base.files import reason
 from tilewright.base.outputs import output
@@ -56,17 +57,21 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         started = time.perf_counter()
         results = place.run(feeds, options.timeout)
         seconds = {"compile": made - begin, "run": time.perf_counter() - started}
+        device, simulated = place.device(), place.simulated
     saved = _save(results, options.output, [options.model, *files(options.inputs).values()])
     names = [spec.name for spec in model.outputs]
     summaries = [summarize(*item) for item in zip(names, results, saved, strict=True)]
     if options.json:
         outputs = [asdict(summary) for summary in summaries]
-        told = {"model": str(options.model), "signer": model.signer, "device": place.device()}
+        told = {"model": str(options.model), "signer": model.signer, "device": device}
         emit({**told, "seconds": seconds, "outputs": outputs})
     else:
         if model.signer is not None:
             console.print(f"signed by {model.signer}", soft_wrap=True)
         console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms")
+        if simulated and device is not None:
+            millions = fields.numbers(device["machine"])["cycles"] / 1e6
+            console.print(f"{millions:.3f} million simulated cycles: {simulated}", highlight=False)
         console.print(_table(summaries))
     return Status.DONE
 

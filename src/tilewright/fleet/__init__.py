@@ -13,7 +13,10 @@ that key was free. Dask distributed carries it all; nothing here opens a socket.
     connection    to the scheduler, again after it was gone           fleet           requests, leases, calls
     runner        measures many jobs, as ``measure.Runner`` does      remote          runs whole models
     model_child   the process in which these run                      arrays          arrays as bytes
+    ways          by which processes: of this machine, of an emulator (simulated_models), behind an agent (agent_models)
+    foreign       artifacts that do not run in the process that reads them
     accelerator   the accelerator of a device, as a driver            board           what simulates it there
 
-A new thing that a device can do is a ``Verb`` and a branch in ``device``. ``docs/fleet.md`` shows all of it in use.
+A new thing that a device can do is a ``Verb`` and a branch in ``device``; a new kind of device is a ``Way``.
+``docs/fleet.md`` shows all of it in use.
 """

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,10 +27,9 @@ from tilewright.base.store import Store
 from tilewright.fleet.board import Board
 from tilewright.fleet.remote_run import run_model
 from tilewright.fleet.scheduler import OPERATION
-from tilewright.measure.limits import Limits
+from tilewright.fleet.ways import NATIVE, Way
 from tilewright.measure.messages import Request, outcome_message
 from tilewright.measure.runner import Runner
-from tilewright.measure.worker import CHILD
 
 _STORE_BYTES = 8 << 30
 _STALE_SECONDS = 86_400.0
@@ -65,20 +64,19 @@ class _Held:
 
 
 class Device:
-    """``folder``: for what is kept by hash, and during leases; ``limits``: of measurements; ``spares``, ``command``: of
-    their children, which stay warm between leases (``Runner``)."""
+    """``folder``: for what is kept by hash, and during leases; ``way``: how it does what it is asked for; ``spares``:
+    of the children that measure, which stay warm between leases (``Runner``)."""
 
-    def __init__(
-        self, folder: Path, limits: Limits | None = None, *, spares: int = 1, command: Sequence[str] = CHILD
-    ) -> None:
+    def __init__(self, folder: Path, way: Way = NATIVE, *, spares: int = 1) -> None:
         self.folder = folder
+        self._way = way
         self._leases = folder / "leases"
         self._leases.mkdir(parents=True, exist_ok=True)
         _sweep(self._leases)
         (folder / "store").mkdir(mode=0o700, exist_ok=True)
         self._store = Store(folder / "store", _STORE_BYTES)
         self._built = folder / f"built-{os.getpid()}"
-        self._runner = Runner(limits, spares=spares, command=command, folder=self._built)
+        self._runner = Runner(way.limits, spares=spares, command=way.measuring, apart=way.is_apart, folder=self._built)
         self._busy = threading.Lock()
         """Held while a task uses what is kept, and the runner."""
         self._lock = threading.Lock()
@@ -154,7 +152,7 @@ class Device:
                 missing = self._missing((*names, *arrays))
                 if missing:
                     return {"missing": missing}, ()
-                return run_model(asked, held.folder, self._store.directory, held.stop)
+                return run_model(self._way.running, asked, held.folder, self._store.directory, held.stop)
             case Verb.ACCELERATE:
                 keys = [fields.text(fields.mapping(given)["hash"]) for given in fields.items(asked["writes"])]
                 missing = self._missing(tuple(keys))

@@ -19,6 +19,7 @@ from tilewright.fleet.connection import Connection, DisconnectedError, Reply, Ta
 from tilewright.fleet.device import Verb
 from tilewright.fleet.inventory import Inventory
 from tilewright.fleet.leases import Ending
+from tilewright.fleet.ways import limits_for
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import Request, read_outcome
@@ -135,10 +136,21 @@ class Fleet:
     def target(self, key: str) -> Target:
         """What code is made for. Raises ``BadInput`` if the devices of ``key`` differ, ``FleetError`` if there are
         none."""
+        return Target.parse(self._kind(key).target)
+
+    def simulated(self, key: str) -> str:
+        """Whose cycles the devices of ``key`` tell in place of times; empty if they tell times. Raises as ``target``
+        does."""
+        return self._kind(key).simulated
+
+    def _kind(self, key: str) -> Inventory:
+        """One device of ``key``, like which all are."""
         found = self.devices(key)
         if len({device.target for device in found}) != 1:
             raise BadInput(f"devices called {shown(key)} have different targets: name one of {_listed(found)}")
-        return Target.parse(found[0].target)
+        if len({device.simulated for device in found}) != 1:
+            raise BadInput(f"some devices called {shown(key)} are emulated: name one of {_listed(found)}")
+        return found[0]
 
     def cores(self, key: str) -> int:
         """The fewest processors of a device of ``key``. Raises ``FleetError`` if there are none."""
@@ -274,10 +286,11 @@ class Leased:
             self._call(message, parts, _SLACK_SECONDS)
 
     def measure(self, job: Job, limits: Limits | None = None) -> Outcome:
-        """The outcome of a job. ``limits``: those of the device, by which it is waited for. Raises ``MeasureError`` if
+        """The outcome of a job. ``limits``: those of the device, by which it is waited for (default: the usual ones of
+        its kind). Raises ``MeasureError`` if
         its workload can't be measured there."""
         message, program = measure_message(job, uuid.uuid4().hex)
-        answer, _ = self.call(message, {program: job.program.encode()}, most_seconds(limits or Limits()))
+        answer, _ = self.call(message, {program: job.program.encode()}, most_seconds(limits or limits_for(self.device)))
         return read_outcome(fields.mapping(answer["outcome"]))
 
     def call(self, message: Mapping[str, object], contents: Mapping[str, bytes], seconds: float) -> Reply:

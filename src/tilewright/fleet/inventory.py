@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tilewright import __version__
@@ -12,6 +12,7 @@ from tilewright.base.errors import BadInput
 from tilewright.base.files import text_of
 from tilewright.base.names import shown
 from tilewright.measure.machine import machine_state
+from tilewright.simulation.cores import device_of
 from tilewright.target.target import Target
 
 MOST_NAME = 64
@@ -22,8 +23,10 @@ MOST_NAME = 64
 class Inventory:
     """``name``: of this device alone; ``key``: of all devices that are alike. A request names either.
 
-    ``target``: the text of a ``Target``; ``system``: the kernel and its release; ``governor``: of the processor's clock
-    speed, empty if the system does not say; ``machine``: load, clock speed and temperature when it joined.
+    ``target``: the text of a ``Target``; ``memory_bytes``: 0 if nobody knows; ``system``: the kernel and its release;
+    ``governor``: of the processor's clock speed, empty if the system does not say; ``machine``: load, clock speed and
+    temperature when it joined; ``simulated``: whose cycles it tells in place of times (``measure.job.Timing``), empty
+    if it is what it says.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Inventory:
     governor: str
     version: str
     machine: Mapping[str, float] = field(default_factory=dict[str, float])
+    simulated: str = ""
 
     @staticmethod
     def of_this_machine(name: str, key: str | None = None, root: Path = Path("/sys")) -> "Inventory":
@@ -56,6 +60,23 @@ class Inventory:
             machine_state(root),
         )
 
+    @staticmethod
+    def emulated(name: str, key: str | None, target: Target) -> "Inventory":
+        """An emulator of ``target`` on this machine. ``key``: by default ``simulated-`` and its processor.
+
+        Raises as ``of_this_machine``, and ``Unsupported`` for a target whose cycles can't be simulated.
+        """
+        core = device_of(target)
+        here = Inventory.of_this_machine(name, f"simulated-{target.cpu}" if key is None else key)
+        system = f"emulator on {here.system}"
+        return replace(here, target=str(target), cores=1, system=system, governor="", machine={}, simulated=core)
+
+    @staticmethod
+    def behind_agent(name: str, key: str | None, target: Target) -> "Inventory":
+        """A board without Python. ``key``: by default its processor. Raises as ``of_this_machine``."""
+        key = checked_name(target.cpu if key is None else key)
+        return Inventory(checked_name(name), key, str(target), 1, 0, "programs, by an agent", "", __version__)
+
     def message(self) -> dict[str, object]:
         """As JSON."""
         return asdict(self)
@@ -76,6 +97,7 @@ class Inventory:
             governor,
             version,
             fields.numbers(found["machine"]),
+            fields.text(found.get("simulated", "")),
         )
 
     def answers_to(self, key: str) -> bool:

@@ -18,7 +18,7 @@ from tilewright.fleet.inventory import Inventory
 MOST_LOSSES = 3
 """Leases in a row that a device loses before it is a suspect."""
 SUSPECT_SECONDS = 300.0
-"""How long a suspect is not leased."""
+"""How long a suspect is leased only to who could have nothing else."""
 UNSEEN_SECONDS = 30.0
 """A request that nobody asks for any more is dropped after that."""
 HALF_LIFE = 3600.0
@@ -236,14 +236,26 @@ class Leases:
 
     def _grant(self, now: float) -> None:
         """Lease all free devices for which somebody waits: the one that has failed least first."""
-        for member in sorted(self.members.values(), key=self._order):
-            if member.lease is None and self.health[member.device.name].suspect_until <= now:
-                fit = [w for w in self._waiting.values() if member.device.answers_to(w.request.key)]
+        for member in sorted(self.members.values(), key=lambda member: self._order(member, now)):
+            if member.lease is None:
+                fit = [w for w in self._waiting.values() if self._may_have(w.request, member, now)]
                 if fit:
                     self._begin(member, self._first(fit, now).request, now)
 
-    def _order(self, member: Member) -> tuple[int, str]:
-        return self.health[member.device.name].in_a_row, member.device.name
+    def _order(self, member: Member, now: float) -> tuple[bool, int, str]:
+        return self._is_suspect(member, now), self.health[member.device.name].in_a_row, member.device.name
+
+    def _may_have(self, request: Request, member: Member, now: float) -> bool:
+        """Whether a request means this device. A suspect is better than nothing, but no better: it may be innocent, as
+        when power fails again and again."""
+        if not member.device.answers_to(request.key):
+            return False
+        return not self._is_suspect(member, now) or all(
+            self._is_suspect(other, now) for other in self.members.values() if other.device.answers_to(request.key)
+        )
+
+    def _is_suspect(self, member: Member, now: float) -> bool:
+        return self.health[member.device.name].suspect_until > now
 
     def _first(self, waiting: Iterable[_Waiting], now: float) -> _Waiting:
         return min(waiting, key=lambda w: (-w.request.priority, self.used(w.request.user, now), w.number))

@@ -1,11 +1,10 @@
-"""On a device: runs whole models, each time in a process of its own (``model_child``) that may crash or hang."""
+"""On a device: runs whole models, each time in a process of its own (``model_child``, ...) that may crash or hang."""
 
 import select
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,22 +16,22 @@ from tilewright.measure.spawn import Spawned, spawn
 from tilewright.measure.verdicts import Phase, Verdict
 from tilewright.measure.worker import verdict_of_end
 
-CHILD = (sys.executable, "-P", "-m", "tilewright.fleet.model_child")
 MOST_SECONDS = 3600.0
 _LOOK_SECONDS = 0.05
 
 
 def run_model(
-    asked: Mapping[str, object], folder: Path, store: Path, stop: threading.Event
+    command: Sequence[str], asked: Mapping[str, object], folder: Path, store: Path, stop: threading.Event
 ) -> tuple[dict[str, object], tuple[bytes, ...]]:
     """Let a child do what is asked; the answer and the bytes of its outputs.
 
-    ``folder``: for outputs; ``store``: where artifacts and feeds are; ``stop``: is set when the lease has ended. Raises
-    ``Timeout``, ``OutOfMemory``, ``MeasureError`` if the child does not answer, and ``FleetError`` if there is none.
+    ``command``: starts it; ``folder``: for outputs; ``store``: where artifacts and feeds are; ``stop``: is set when the
+    lease has ended. Raises ``Timeout``, ``OutOfMemory``, ``MeasureError`` if the child does not answer, and
+    ``FleetError`` if there is none.
     """
     end = time.monotonic() + min(fields.number(asked["seconds"]), MOST_SECONDS)
     try:
-        spawned = spawn(CHILD, {}, ())
+        spawned = spawn(command, {}, ())
     except OSError as error:
         raise FleetError(f"the device can't start a process: {error}") from error
     try:

@@ -31,6 +31,7 @@ from tilewright.fleet.fleet import (
     upload_messages,
 )
 from tilewright.fleet.leases import Ending
+from tilewright.fleet.ways import limits_for
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import read_outcome
@@ -89,7 +90,8 @@ class _Lane:
 class FleetRunner:
     """Measures on the devices of ``key``, at most ``most`` at a time. For the thread of its ``Fleet``.
 
-    ``limits``: of builds, and what devices are expected to have; they enforce their own.
+    ``limits``: of builds, and what devices are expected to have (default: the usual ones of their kind); they enforce
+    their own.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class FleetRunner:
     ) -> None:
         self._fleet = fleet
         self._wanted = Wanted(key, priority)
-        self._limits = limits or Limits()
+        self._limits = limits
         self._most = most
         self._run = uuid.uuid4().hex
         self._lanes: list[_Lane] = []
@@ -138,7 +140,7 @@ class FleetRunner:
         """
         self._devices = self._devices or len(self._fleet.devices(self._wanted.key))
         is_over = False
-        with _Builds(self._limits) as builds:
+        with _Builds(self._limits or Limits()) as builds:
             try:
                 yield from self._all(iter(jobs), builds)
                 is_over = True
@@ -251,7 +253,7 @@ class FleetRunner:
         uploads = upload_messages(program, work.job.program.encode()) if new else []
         lane.before = tuple(self._fleet.submit(lane.grant, upload, parts) for upload, parts in uploads)
         lane.task = self._fleet.submit(lane.grant, message, (work.image,) if work.image else ())
-        lane.deadline = time.monotonic() + most_seconds(self._limits)
+        lane.deadline = time.monotonic() + most_seconds(self._limits or limits_for(lane.grant.device))
 
     def _harvest(self, ready: deque[_Work]) -> Iterator[tuple[Job, Outcome]]:
         """The outcomes that there are."""

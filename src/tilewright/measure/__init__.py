@@ -15,6 +15,7 @@ and, if it is OK, times.
     turns           several things timed beside each other      roofline        what no schedule can beat
     samples         whole models, kernel by kernel              machine         clock speed, temperature
     simulated       cycles of processors that are not here (simulated_child)
+    agent           boards without Python (agent_child, agent_trial)    apart   what both have in common
     records         the database (schema, row)
 
 A new verdict is a member of ``Verdict`` and a migration of the schema; a new check is in ``candidate``.

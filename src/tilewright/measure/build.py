@@ -142,10 +142,11 @@ def as_artifact(image: Image) -> artifact.Artifact:
 
 
 class Kept:
-    """Images in a folder, keyed by job."""
+    """Images in a folder, keyed by job. ``elsewhere``: they need not run here."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, elsewhere: bool = False) -> None:
         self._folder = folder
+        self._elsewhere = elsewhere
 
     def put(self, job: Job, image: Image) -> None:
         """Store ``image``. Raises ``MeasureError`` on failure."""
@@ -159,7 +160,7 @@ class Kept:
         """The image of ``job``, removed from the folder; None if there is none."""
         path = self._folder / job.id
         try:
-            found = artifact.read(path, None, trust=True)
+            found = artifact.read(path, None, trust=True, elsewhere=self._elsewhere)
         except (BadInput, BadArtifact):
             return None
         with suppress(OSError):

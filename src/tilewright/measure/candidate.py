@@ -97,6 +97,8 @@ class Bench:
         reason = misfit(target.arch.value, target.features)
         if reason is not None:
             raise MeasureError(f"{job.target} can't be measured here: {reason}")
+        if job.timing.simulated:
+            raise MeasureError(f"here code is timed, and simulated cycles of {job.timing.simulated} are asked for")
         workload = self._prepared(job, target)
         say(Done(Phase.PREPARE))
         kernel = self._start(self._image(job), job, workload.program.name)
@@ -110,7 +112,7 @@ class Bench:
             times = self._clock.time(timed, job.timing, budget, request.hopeless_us)
         except MemoryError as error:
             raise RefusedError(Verdict.OOM, Phase.TIME, "no memory left while being timed") from error
-        _believe(min(times.times_us), least_us(workload.program, target, job.threads))
+        believe(min(times.times_us), least_us(workload.program, target, job.threads))
         return Outcome(
             Verdict.OK,
             times_us=times.times_us,
@@ -172,7 +174,7 @@ def _check(
         raise RefusedError(Verdict.WRONG, Phase.CHECK, fault)
 
 
-def _believe(fastest: float, possible: float) -> None:
+def believe(fastest: float, possible: float) -> None:
     """Raises ``RefusedError`` for a time below what any processor can reach."""
     if fastest < possible:
         detail = f"{fastest:.3g} us: its multiply-adds take {possible:.3g} us on the fastest processor of this kind"

@@ -8,7 +8,7 @@ send only verdicts that it can know; the supervisor gives all others.
 
 import json
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
@@ -25,7 +25,7 @@ MAX_REQUEST: Final = 32 << 20
 _LENGTH = 4
 _READ = 1 << 16
 _MAX_TIMES = 1000
-_CHILD_VERDICTS = frozenset({Verdict.OK, Verdict.WRONG, Verdict.OOM, Verdict.BUILD_ERROR})
+CHILD_VERDICTS = frozenset({Verdict.OK, Verdict.WRONG, Verdict.OOM, Verdict.BUILD_ERROR})
 
 
 class BadMessageError(MeasureError):
@@ -243,8 +243,8 @@ def said_message(said: Said) -> dict[str, object]:
             return {"outcome": outcome_message(said)}
 
 
-def read_said(message: Mapping[str, object]) -> Said:
-    """A child's message from JSON. Raises ``BadMessageError``."""
+def read_said(message: Mapping[str, object], verdicts: Container[Verdict] = CHILD_VERDICTS) -> Said:
+    """A child's message from JSON; ``verdicts``: what it can give. Raises ``BadMessageError``."""
     try:
         match dict(message):
             case {"ready": True}:
@@ -261,6 +261,6 @@ def read_said(message: Mapping[str, object]) -> Said:
                 raise BadMessageError(f"a child can't say {str(message)[:80]}")
     except (TypeError, ValueError) as error:
         raise BadMessageError(f"a child can't say {str(message)[:80]}") from error
-    if read.verdict not in _CHILD_VERDICTS:
+    if read.verdict not in verdicts:
         raise BadMessageError(f"a child can't give the verdict {read.verdict.value}")
     return read

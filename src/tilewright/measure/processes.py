@@ -4,6 +4,8 @@
 - A process that leaves the group (``setsid``) still has a parent. When that ends, Linux makes it a child of the nearest
   ancestor that is a *subreaper*, as children and supervisors are. So none escapes while its supervisor lives.
 - A process asks for a signal when its parent ends, so the children of a killed supervisor end, too.
+- Linux ranks whole sessions against each other (``sched(7)``, "The autogroup feature"), and by nice values only within
+  each: a child with a session of its own that is to come last says so of the session, too.
 """
 
 import ctypes
@@ -18,6 +20,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
 _BURIAL_SECONDS = 5.0
+_AUTOGROUP = _PROC / "self" / "autogroup"
+_AUTOGROUP_TRIES, _AUTOGROUP_SECONDS = 5, 0.11
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -32,6 +36,23 @@ def die_with(parent: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def give_way(more: int) -> None:
+    """Let other processes come first: raise the nice value of this one by ``more``, and let its session have the same,
+    if it leads one."""
+    nice = os.nice(more)
+    if os.getsid(0) != os.getpid():
+        return
+    for _ in range(_AUTOGROUP_TRIES):
+        try:
+            _AUTOGROUP.write_text(str(nice), encoding="ascii")
+        except BlockingIOError:  # the system takes one such change in 0.1 s
+            time.sleep(_AUTOGROUP_SECONDS)
+        except OSError:  # there are no autogroups
+            return
+        else:
+            return
 
 
 def _prctl(option: int, value: int) -> None:

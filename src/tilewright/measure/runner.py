@@ -38,8 +38,8 @@ class Runner:
 
     ``lanes``: concurrent candidates (they disturb each other's times: use more than one only for builds and checks);
     ``spares``: children ready to take over after a fault, which takes two, as it is repeated in a fresh one;
-    ``command``: the command line of a child; ``folder``: images that are built but not yet measured, removed when the
-    processes end.
+    ``command``: the command line of a child; ``apart``: its candidates run outside of it, so that it may tell of their
+    ends, too; ``folder``: images that are built but not yet measured, removed when the processes end.
     """
 
     def __init__(
@@ -49,12 +49,14 @@ class Runner:
         lanes: int = 1,
         spares: int = 2,
         command: Sequence[str] = CHILD,
+        apart: bool = False,
         folder: Path | None = None,
     ) -> None:
         self._limits = limits or Limits()
         self._lanes = lanes
         self._spares = spares
         self._command = tuple(command)
+        self._apart = apart
         self._folder = folder
         self._supervisor: _Supervisor | None = None
         self._best: dict[str, tuple[float, float]] = {}
@@ -150,7 +152,8 @@ class Runner:
 
     def _started(self) -> "_Supervisor":
         if self._supervisor is None:
-            self._supervisor = _Supervisor(self._limits, self._lanes, self._spares, self._command, self._folder)
+            counts = {"lanes": self._lanes, "spares": self._spares, "apart": int(self._apart)}
+            self._supervisor = _Supervisor(self._limits, counts, self._command, self._folder)
         return self._supervisor
 
     def _lose(self) -> str:
@@ -163,8 +166,8 @@ class Runner:
 class _Supervisor:
     """The supervisor's process."""
 
-    def __init__(self, limits: Limits, lanes: int, spares: int, command: Sequence[str], folder: Path | None) -> None:
-        options: dict[str, int | str] = {"lanes": lanes, "spares": spares, "limits": json.dumps(asdict(limits))}
+    def __init__(self, limits: Limits, counts: Mapping[str, int], command: Sequence[str], folder: Path | None) -> None:
+        options: dict[str, int | str] = {**counts, "limits": json.dumps(asdict(limits))}
         options["folder"] = "" if folder is None else str(folder)
         try:
             self._spawned = spawn(_SUPERVISOR, options, ("--", *command))

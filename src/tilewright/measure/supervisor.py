@@ -46,21 +46,31 @@ _VERDICT_PHASES = {
     Verdict.OOM: (Phase.BUILD, Phase.CHECK, Phase.TIME),
 }
 """The phases in which a child can send these verdicts."""
+_RUNNING = (Phase.CHECK, Phase.TIME)
+_VERDICTS_APART = {**_VERDICT_PHASES, **dict.fromkeys((Verdict.CRASH, Verdict.TIMEOUT, Verdict.DEVICE_LOST), _RUNNING)}
+"""The same of a child whose candidates run elsewhere: it sees how they end."""
 
 
 class Supervisor:
-    """``lanes``: concurrent candidates; ``spares``: further children, ready to take over; ``folder``: images built for
-    other children, empty if there are none.
+    """``lanes``: concurrent candidates; ``spares``: further children, ready to take over; ``apart``: candidates run
+    outside of the children; ``folder``: images built for other children, empty if there are none.
     """
 
     def __init__(
-        self, user: Channel, limits: Limits, lanes: int, spares: int, command: Sequence[str], folder: str
+        self,
+        user: Channel,
+        limits: Limits,
+        counts: tuple[int, int],
+        command: Sequence[str],
+        folder: str,
+        *,
+        apart: bool,
     ) -> None:
         self._user = user
         self._limits = limits
-        self._lanes = lanes
-        self._spares = spares
+        self._lanes, self._spares = counts
         self._command = command
+        self._verdicts = _VERDICTS_APART if apart else _VERDICT_PHASES
         self._folder = folder
         self._queue: deque[Task] = deque()
         self._workers: list[Worker] = []
@@ -162,7 +172,7 @@ class Supervisor:
             worker.deadline = min(worker.deadline, time.monotonic() + _ENDING_SECONDS)
 
     def _said(self, worker: Worker, message: dict[str, object]) -> None:
-        said = read_said(message)
+        said = read_said(message, self._verdicts)
         match said:
             case Ready() if not worker.ready:
                 self._failed_starts = 0
@@ -182,7 +192,7 @@ class Supervisor:
 
     def _outcome(self, worker: Worker, outcome: Outcome) -> None:
         """A child has sent a verdict: it must have left no process; it continues unless there was a fault."""
-        if worker.phase not in _VERDICT_PHASES[outcome.verdict]:
+        if worker.phase not in self._verdicts[outcome.verdict]:
             outcome = Outcome(Verdict.PROTOCOL, f"the verdict {outcome.verdict.value} out of turn", worker.phase)
         elif children_of(worker.id):
             outcome = Outcome(Verdict.PROTOCOL, "it left processes behind", worker.phase)
@@ -247,7 +257,7 @@ def _wanted(channel: Channel) -> int:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve a ``Runner``."""
     parser = argparse.ArgumentParser(description="Supervises measurements for a runner; not for people.")
-    for name in ("socket", "lanes", "spares"):
+    for name in ("socket", "lanes", "spares", "apart"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--limits", type=json.loads, required=True)
     parser.add_argument("--folder", required=True)
@@ -257,7 +267,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.set_inheritable(given.socket, False)
     become_subreaper()
     user = Channel(socket.socket(fileno=given.socket), MAX_REQUEST)
-    Supervisor(user, Limits(**given.limits), given.lanes, given.spares, given.command, given.folder).run()
+    counts, limits = (given.lanes, given.spares), Limits(**given.limits)
+    Supervisor(user, limits, counts, given.command, given.folder, apart=bool(given.apart)).run()
     return 0
 
 

@@ -10,13 +10,10 @@ from tilewright.model import CompiledModel
 from tilewright.networks.comparison import Comparison
 from tilewright.runtime.sizing import default_threads
 from tilewright.simulation.cores import device_of
+from tilewright.simulation.cycles import HERTZ, simulate
 from tilewright.simulation.cycles import Simulated as Run
-from tilewright.simulation.cycles import simulate
 from tilewright.target.target import Target
 from tilewright.tune.measurer import Bench
-
-HERTZ = 1e9
-"""The clock of a simulated core: a second is as many cycles."""
 
 
 class Simulated:

@@ -14,8 +14,8 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Final
@@ -38,7 +38,7 @@ from tilewright.service.confined import Confinement
 from tilewright.service.jobs import Job, Jobs, Submission
 from tilewright.service.limits import Limits, QuotaExceeded, StoreFull, TooLarge, Unavailable
 from tilewright.service.objects import Kind, Stream
-from tilewright.service.requests import Given, chosen
+from tilewright.service.requests import Chosen, Given, chosen
 from tilewright.service.store import Store, Upload, check_hash
 from tilewright.service.surroundings import Surroundings
 from tilewright.service.tokens import Owner, Tokens
@@ -80,13 +80,14 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(ClientDisconnect, _refusal)
     app.add_exception_handler(RequestValidationError, _refusal)
 
-    def caller(request: Request) -> Owner:
+    # A look at a token is shorter than a way to a thread and back, which all other work takes.
+    async def caller(request: Request) -> Owner:
         owner = service.tokens.owner(_bearer(request))
         if owner is None:
             raise HTTPException(401, "give a token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         return owner
 
-    def viewer(request: Request) -> Owner:
+    async def viewer(request: Request) -> Owner:
         """A browser asks for a token as the password; that serves to look only, as other sites could use it."""
         owner = service.tokens.owner(_bearer(request) or _password(request))
         if owner is None:
@@ -99,7 +100,7 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-Caller = Callable[[Request], Owner]
+Caller = Callable[[Request], Awaitable[Owner]]
 
 
 def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
@@ -119,17 +120,27 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         shape: Annotated[list[str], Query()] = [],  # noqa: B006 -- FastAPI copies it
         bound: Annotated[list[str], Query()] = [],  # noqa: B006
         name: str = "",
-    ) -> dict[str, object]:
+    ) -> Response:
         """Submit a model (the body: ONNX, or a zip with it and its weights).
 
         ``shape=NAME:1,3,n`` and ``bound=NAME:512`` may be given repeatedly.
         """
         given = Given(target, precision, math, superopt, checks, threads, memory_limit, shape, bound)
-        options = await run_in_threadpool(chosen, given)
-        await run_in_threadpool(jobs.check_quota, owner)
-        model = await _received(request, service, uploads)
-        submission = Submission(options.submission(model), model, options.text(), name)
-        return shown(await run_in_threadpool(jobs.submit, owner, submission, service.store.has_artifact))
+
+        def admitted() -> Chosen:
+            options = chosen(given)
+            jobs.check_quota(owner)
+            return options
+
+        options = await run_in_threadpool(admitted)
+
+        def submitted(upload: Upload) -> Response:
+            with upload:
+                model = _kept(upload, service.limits)
+            submission = Submission(options.submission(model), model, options.text(), name)
+            return JSONResponse(shown(jobs.submit(owner, submission, service.store.has_artifact)), 202)
+
+        return await _received(request, service, uploads, submitted)
 
     @app.get("/v1/jobs")
     def listed(
@@ -139,14 +150,14 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         return JSONResponse({"jobs": [shown(job) for job in jobs.listed(owner.name, count)]})
 
     @app.get("/v1/jobs/{job}")
-    def found(job: str, owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
+    def found(job: str, owner: Annotated[Owner, Depends(caller)]) -> Response:
         """A job."""
-        return shown(_known(jobs.find(owner.name, job)))
+        return JSONResponse(shown(_known(jobs.find(owner.name, job))))
 
     @app.delete("/v1/jobs/{job}")
-    def cancel(job: str, owner: Annotated[Owner, Depends(caller)]) -> dict[str, object]:
+    def cancel(job: str, owner: Annotated[Owner, Depends(caller)]) -> Response:
         """Cancel a job; one that has ended stays as it is."""
-        return shown(_known(jobs.cancel(owner.name, job)))
+        return JSONResponse(shown(_known(jobs.cancel(owner.name, job))))
 
 
 def _add_events(app: FastAPI, service: Service, caller: Caller) -> None:
@@ -194,9 +205,10 @@ def _add_results(app: FastAPI, service: Service, viewer: Caller) -> None:
         return {"limits": asdict(limits), "quota": asdict(owner.quota), "confinement": asdict(service.confinement)}
 
     @app.get("/v1/health")
-    def health() -> dict[str, object]:
+    def health() -> Response:
         """Whether the database answers, the jobs that have not ended, and the workers that run."""
-        return {"version": __version__, "workers": service.surroundings.workers(), "jobs": jobs.count()}
+        found = {"version": __version__, "workers": service.surroundings.workers(), "jobs": jobs.count()}
+        return JSONResponse(found)
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     def shown_page(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
@@ -222,10 +234,12 @@ _APART: Final = frozenset({"owner", "error_kind", "step", "done", "total", "stat
 _PLAIN: Final = tuple(part.name for part in fields(Job) if part.name not in _APART)
 
 
-async def _received(request: Request, service: Service, uploads: asyncio.Semaphore) -> str:
-    """The hash of the model in the body, which is in the store then. What is too large is refused as soon as known.
+async def _received(
+    request: Request, service: Service, uploads: asyncio.Semaphore, submitted: Callable[[Upload], Response]
+) -> Response:
+    """What ``submitted`` answers when the model in the body has arrived. What is too large is refused as soon as known.
 
-    Files are written and hashed by threads: this one serves everybody.
+    Files are written and hashed by threads, as this one serves everybody; a small model takes one way to a thread.
     """
     limits, store = service.limits, service.store
     if request.headers.get("content-encoding", "identity") != "identity":
@@ -236,30 +250,42 @@ async def _received(request: Request, service: Service, uploads: asyncio.Semapho
         raise TooLarge(f"the body has {length[:20]} bytes, and this service takes {limits.body_bytes}")
     if uploads.locked():
         raise HTTPException(429, f"{limits.uploads} models are being received; try again", {"Retry-After": "1"})
-    async with uploads:
-        store.check_room(announced, limits.free_bytes)
-        upload = await run_in_threadpool(store.upload, Kind.MODEL, limits.body_bytes)
-        try:
-            async with asyncio.timeout(limits.body_seconds):
-                async for data in _pieces(request):
-                    store.check_room(len(data), limits.free_bytes)
-                    await run_in_threadpool(upload.add, data)
-            return await run_in_threadpool(_kept, upload, limits)
-        except TimeoutError as error:
-            raise HTTPException(408, f"the body did not arrive within {limits.body_seconds:g} s") from error
-        finally:
+    upload: Upload | None = None
+    rest = bytearray()
+    try:
+        async with uploads, _within(limits.body_seconds):
+            store.check_room(announced, limits.free_bytes)
+            async for data in request.stream():
+                rest += data
+                if len(rest) >= _PIECE:
+                    upload = await run_in_threadpool(_added, service, upload, bytes(rest))
+                    rest.clear()
+        return await run_in_threadpool(lambda: submitted(_added(service, upload, bytes(rest))))
+    finally:
+        if upload is not None:
             await run_in_threadpool(upload.close)
 
 
-async def _pieces(request: Request) -> AsyncGenerator[bytes]:
-    """The body in pieces that are worth a thread's while."""
-    gathered = bytearray()
-    async for data in request.stream():
-        gathered += data
-        if len(gathered) >= _PIECE:
-            yield bytes(gathered)
-            gathered.clear()
-    yield bytes(gathered)
+@asynccontextmanager
+async def _within(seconds: float) -> AsyncGenerator[None]:
+    """A context manager: a body arrives. Raises ``HTTPException`` if it takes longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise HTTPException(408, f"the body did not arrive within {seconds:g} s") from error
+
+
+def _added(service: Service, upload: Upload | None, data: bytes) -> Upload:
+    """The upload with the next piece; None: the first one. Raises ``StoreFull``, ``TooLarge`` and ``OSError``."""
+    service.store.check_room(len(data), service.limits.free_bytes)
+    opened = upload or service.store.upload(Kind.MODEL, service.limits.body_bytes)
+    try:
+        opened.add(data)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def _kept(upload: Upload, limits: Limits) -> str:

@@ -27,11 +27,11 @@ from typing import Final
 
 from tilewright.base import fields
 from tilewright.measure.limits import limit_files, limit_processor
-from tilewright.measure.processes import die_with
+from tilewright.measure.processes import die_with, give_way
 
 COMMAND: Final = (sys.executable, "-P", "-m", "tilewright.service.confined")
 _SLACK_SECONDS: Final = 60.0
-_NICE: Final = 10
+_NICE: Final = 2
 _PROBE_SECONDS: Final = 60.0
 _KEPT: Final = frozenset({"PATH", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "LD_LIBRARY_PATH", "LANG", "LC_ALL"})
 _THREADS: Final = frozenset({"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"})
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     die_with(given.parent)
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-    os.nice(_NICE)
+    give_way(_NICE)
     limit_files(given.bytes)
     limit_processor(given.seconds * (os.cpu_count() or 1) + _SLACK_SECONDS)
     _confine(given.folder)

@@ -67,10 +67,11 @@ def _device(member: Mapping[str, object]) -> Device:
     with suppress(KeyError):
         celsius = fields.number(fields.mapping(said["machine"])["celsius"])
     state = "free" if member["suspect_seconds"] is None else "suspect"
+    kind = " (simulated)" if said.get("simulated") else ""
     return Device(
         fields.text(said["name"]),
         fields.text(said["key"]),
-        state if member["user"] is None else f"leased by {member['user']}",
+        (state if member["user"] is None else f"leased by {member['user']}") + kind,
         fields.text(said["target"]),
         fields.whole(said["cores"]),
         fields.whole(said["memory_bytes"]),

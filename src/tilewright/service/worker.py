@@ -27,7 +27,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import Options
 from tilewright.frontend.opening import opened
 from tilewright.isolation import Asked, Child, Isolation, compile_file
-from tilewright.measure.processes import die_with
+from tilewright.measure.processes import die_with, give_way
 from tilewright.service import bundle, confined
 from tilewright.service.config import Config
 from tilewright.service.leases import Claim, Leases, Made, Outcome, Progress, Refused
@@ -45,7 +45,7 @@ _NO_FILE: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EPERM, errno.EISDI
 _LOG = logging.getLogger("tilewright.service")
 _POLL_SECONDS: Final = 0.25
 _AWAY_SECONDS: Final = 1.0
-_NICE: Final = 5
+_NICE: Final = 3
 """Who asks the service comes before unpacked zips and hashed artifacts."""
 _BEAT_SECONDS: Final = 0.5
 
@@ -208,7 +208,7 @@ def main() -> int:
     """Read the configuration, and work until the end of the parent, or SIGTERM."""
     config = Config.read(sys.stdin.read())
     die_with(config.parent)
-    os.nice(_NICE)
+    give_way(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     database, store = Database(config.database), Store.open(Path(config.folder), objects_in(config.store))
     leases = Leases(database, config.limits.lease_seconds, config.limits.attempts)

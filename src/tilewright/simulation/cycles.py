@@ -5,6 +5,8 @@
 ``docs/simulation.md`` says what is modelled and what is not.
 """
 
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,6 +32,8 @@ from tilewright.target.target import Target
 _PREFIX = "simulated"
 _IMAGE_AT = 1 << 22
 _ARRAYS_AT = 1 << 33
+HERTZ = 1e9
+"""The clock of a simulated core, where cycles are told as times: a second is as many."""
 COUNTED = 4_000_000
 """Instructions in which misses are counted."""
 _REMEMBERED_ROUNDS = 16
@@ -52,13 +56,23 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """``outputs`` in order; ``instructions`` that ran; ``near``, ``far``: misses of the first and second cache."""
+    """``outputs`` in order; ``instructions`` that ran; ``near``, ``far``: misses of the first and second cache.
+
+    ``calls``: the cycles of each call of a kernel, in order, without misses; those of one kernel share them equally.
+    """
 
     outputs: tuple[Array, ...]
     cost: Cost
     instructions: int
     near: Misses
     far: Misses
+    calls: tuple[float, ...]
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """What was counted, for records and reports."""
+        counted = {"cycles": self.cost.cycles, "instructions": float(self.instructions)}
+        return {**counted, "l1_misses": self.near.all, "l2_misses": self.far.all}
 
 
 def simulate(parts: Artifact, inputs: Mapping[str, Array], seconds: float = 600.0) -> Simulated:
@@ -74,8 +88,11 @@ def simulate(parts: Artifact, inputs: Mapping[str, Array], seconds: float = 600.
         instructions = blocks.instructions
         straight = _joined(tuple(blocks.found()), program.image.view())
     near, far = _missed(program, inputs, core, instructions, seconds)
-    waiting = _waiting(core, near, far, program.bytes)
-    return Simulated(outputs, _cost(straight, core, waiting), instructions, near, far)
+    costs = [(block.body[0].address, *_cost(block, core)) for block in straight]
+    inside, ends = (sum(cost[place] for cost in costs) for place in (1, 2))
+    total = Cost(inside, ends, _waiting(core, near, far, program.bytes))
+    calls = _by_call(parts.manifest.calls, program.functions(), costs)
+    return Simulated(outputs, total, instructions, near, far, calls)
 
 
 def _missed(
@@ -132,6 +149,16 @@ class _Program:
         """The address of the code, and its bytes."""
         span = self.layout.parts[Segment.CODE]
         return _IMAGE_AT + span.start, span.size
+
+    def functions(self) -> dict[str, tuple[int, int]]:
+        """The names of functions: addresses of their code, from and to."""
+        found: dict[str, tuple[int, int]] = {}
+        for file, item in enumerate(self.layout.objects):
+            for index, symbol in enumerate(item.symbols):
+                if symbol.size and isinstance(symbol.place, int) and (file, symbol.place) in self.layout.sections:
+                    at = self.layout.address((file, index), _IMAGE_AT)
+                    found[symbol.name] = at, at + symbol.size
+        return found
 
     @property
     def bytes(self) -> int:
@@ -247,17 +274,28 @@ def _joined(blocks: Sequence[Block], code: memoryview) -> list[_Straight]:
     return joined
 
 
-def _cost(blocks: Iterable[_Straight], core: Core, waiting: float) -> Cost:
-    inside = ends = 0.0
-    for block in blocks:
-        if not block.is_loop:
-            inside += block.times * straight_cycles(block.body, core)
-            continue
-        inside += block.times * loop_cycles(block.body, core)
-        entered = max(1, block.times - block.backs)
-        if block.times > _REMEMBERED_ROUNDS * entered:
-            ends += entered * (core.fma_latency + core.mispredict)
-    return Cost(inside, ends, waiting)
+def _cost(block: _Straight, core: Core) -> tuple[float, float]:
+    """Cycles of a block, and of its ends if it is a loop."""
+    if not block.is_loop:
+        return block.times * straight_cycles(block.body, core), 0.0
+    inside = block.times * loop_cycles(block.body, core)
+    entered = max(1, block.times - block.backs)
+    is_remembered = block.times <= _REMEMBERED_ROUNDS * entered
+    return inside, 0.0 if is_remembered else entered * (core.fma_latency + core.mispredict)
+
+
+def _by_call(
+    calls: Sequence[str], functions: Mapping[str, tuple[int, int]], costs: Iterable[tuple[int, float, float]]
+) -> tuple[float, ...]:
+    """The cycles of each call of a kernel, whose parallel loops are functions of their own (``NAME.regionN``)."""
+    ranges = sorted((begin, end, name.partition(".region")[0]) for name, (begin, end) in functions.items())
+    cycles: defaultdict[str, float] = defaultdict(float)
+    for address, inside, ends in costs:
+        place = bisect_right(ranges, address, key=lambda found: found[0]) - 1
+        if place >= 0 and address < ranges[place][1]:
+            cycles[ranges[place][2]] += inside + ends
+    times = Counter(calls)
+    return tuple(cycles[name] / times[name] for name in calls)
 
 
 def _waiting(core: Core, near: Misses, far: Misses, data: int) -> float:

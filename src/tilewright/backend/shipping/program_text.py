@@ -51,7 +51,6 @@ def _usage(interface: Interface) -> str:
 def program_text(interface: Interface, arch: Architecture) -> str:
     """The definition of ``tw_program(stack)``, which returns the exit code; ``stack`` is the stack at the start."""
     places, end = _ends(interface)
-    count = len(interface.inputs)
     messages = (
         _message("usage", _usage(interface)),
         _message("short", _SHORT),
@@ -60,14 +59,21 @@ def program_text(interface: Interface, arch: Architecture) -> str:
         _message("interface", listing(interface)),
         _message("option", "--interface\0"),
     )
-    tables = (
-        _table("input.places", places[:count]),
-        _numbers("input.sizes", [tensor.bytes for tensor in interface.inputs]),
-        _table("output.places", places[count:]),
-        _numbers("output.sizes", [tensor.bytes for tensor in interface.outputs]),
-        f"@{MEMORY} = external hidden global i8",
+    return "\n".join((*messages, tables(interface, places), transfers(arch), _OPTION, _program(interface, end)))
+
+
+def tables(interface: Interface, places: Sequence[int]) -> str:
+    """Tables of where inputs and outputs are in ``MEMORY``, at ``places``, and of their bytes."""
+    count = len(interface.inputs)
+    return "\n".join(
+        (
+            _table("input.places", places[:count]),
+            _numbers("input.sizes", [tensor.bytes for tensor in interface.inputs]),
+            _table("output.places", places[count:]),
+            _numbers("output.sizes", [tensor.bytes for tensor in interface.outputs]),
+            f"@{MEMORY} = external hidden global i8",
+        )
     )
-    return "\n".join((*messages, *tables, _transfers(arch), _OPTION, _program(interface, end)))
 
 
 def _message(name: str, text: str) -> str:
@@ -85,7 +91,8 @@ def _numbers(name: str, numbers: Sequence[int]) -> str:
     return f"@{name} = internal constant [{len(numbers)} x i64] [{', '.join(f'i64 {n}' for n in numbers)}]"
 
 
-def _transfers(arch: Architecture) -> str:
+def transfers(arch: Architecture) -> str:
+    """Functions that read and write whole pieces, and open files."""
     read, write, opening = _SYSTEM_CALLS[arch]
     return f"""\
 declare i64 @tw_system(i64, i64, i64, i64, i64, i64, i64)

@@ -102,12 +102,14 @@ def read(
     trust: Trust = False,
     identity: str | None = None,
     content: memoryview | None = None,
+    elsewhere: bool = False,
 ) -> Artifact:
     """Read and check a file, without executing any of it.
 
     ``trust``: True for every file, or public keys, of which one must have signed it; otherwise, this user must have.
     ``content``: its bytes, if they are in memory already, or mapped (``content`` describes the risk): the weights are
-    used in place. Otherwise, the file is copied to memory, and not used any more.
+    used in place. Otherwise, the file is copied to memory, and not used any more. ``elsewhere``: another machine, or an
+    emulator, is to run it.
 
     Raises ``BadInput`` if there is no such file, ``CorruptArtifact`` if it is damaged, altered, of another version or
     for another processor, or does not have the given ``identity`` (``packed``), ``UntrustedData`` if no trusted key has
@@ -116,7 +118,8 @@ def read(
     data = own_bytes(path) if content is None else content
     with explained(path):
         found = _Checked.of(path, data, key_dir, trust, identity)
-        _check_processor(found.described.build)
+        if not elsewhere:
+            _check_processor(found.described.build)
         return found.artifact()
 
 
