@@ -17,9 +17,10 @@ from tilewright.offload.accelerator import Accelerator, Placing
 from tilewright.offload.costs import Costs
 from tilewright.offload.cut import Passing, cheapest
 from tilewright.offload.device import Device
+from tilewright.offload.forms import form_of, scheduled
 from tilewright.offload.recognize import Stays, find_units
-from tilewright.offload.region import Region, region_of, tiling_of
-from tilewright.offload.units import Product, Unit, shape_of
+from tilewright.offload.region import Region, region_of
+from tilewright.offload.units import Unit, shape_of
 from tilewright.ops import Trait
 from tilewright.ops.called import CalledOperator, Caller, TensorType, called
 from tilewright.passes.normalize import normalize
@@ -95,7 +96,7 @@ def split(graph: Graph, accelerator: Accelerator, options: Options, services: Se
 def _fitting(units: Sequence[Unit], accelerator: Accelerator) -> tuple[tuple[Unit, ...], tuple[Stays, ...]]:
     """The units of which a tile fits the memories."""
     config, timing = accelerator.config, accelerator.timing
-    large = [unit for unit in units if isinstance(unit, Product) and tiling_of(unit, config, timing) is None]
+    large = [unit for unit in units if scheduled(form_of(unit, config), config, timing) is None]
     reason = f"no tile of it fits the memories of {config.name}"
     stays = (Stays(unit.place, unit.nodes[0].op.name, reason) for unit in large)
     return tuple(unit for unit in units if unit not in large), tuple(stays)

@@ -19,6 +19,7 @@ A new device implements ``driver.Driver``. A new instruction is a class in ``ins
 ``functional`` and ``footprints``; its encoding, text and manual follow. docs/accelerator.md goes through all of it.
 """
 
+from tilewright.backend.vta.compiler import shift
 from tilewright.backend.vta.config import LARGE, OSDI, PRESETS, VTA, Config, Module, Scratchpad
 from tilewright.backend.vta.cycles import Cycles, Timing, simulate
 from tilewright.backend.vta.driver import Driver, Report
@@ -51,5 +52,6 @@ __all__ = [
     "gemm",
     "memories",
     "schedule_tiles",
+    "shift",
     "simulate",
 ]

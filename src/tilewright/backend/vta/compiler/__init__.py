@@ -14,6 +14,8 @@ Out: ``program.Program``: transfers, micro-op kernels, and the tokens between th
 A new operation of ALU is a line in ``elementwise``.
 """
 
-from tilewright.backend.vta.compiler.translate import translated
+from tilewright.backend.vta.compiler.elementwise import shift
+from tilewright.backend.vta.compiler.recording import Recorded, ordered
+from tilewright.backend.vta.compiler.translate import recorded, translated
 
-__all__ = ["translated"]
+__all__ = ["Recorded", "ordered", "recorded", "shift", "translated"]
