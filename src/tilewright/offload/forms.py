@@ -108,8 +108,12 @@ def _product(form: ProductForm, config: Config) -> Tensor:
     known = (Table.ADDENDS, *form.rounding.tables)
     tables = {table: tiles((form.filters,), Scratchpad.ACC, config, table.value) for table in known}
     addends = tables[Table.ADDENDS]
-    biased = compute(shape, lambda f, y, x, b, o: sums[f, y, x, b, o] + addends[f, b, o], name="biased")
-    return rounded(biased, form.rounding, tables)
+
+    def biased(*at: Expr) -> Expr:
+        channel, *_, row, element = at
+        return sums[at] + addends[channel, row, element]
+
+    return rounded(compute(shape, biased, name="biased"), form.rounding, tables)
 
 
 def _is_sparse(axis: Axis) -> bool:

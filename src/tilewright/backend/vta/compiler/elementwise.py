@@ -18,6 +18,7 @@ from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor.reducers import max_value, min_value
 
 _IMMEDIATES = range(-(1 << 15), 1 << 15)
+_BYTES = frozenset(range(-128, 128))
 _OPERATIONS = {
     BinaryOp.MIN: AluOperation.MIN,
     BinaryOp.MAX: AluOperation.MAX,
@@ -80,6 +81,10 @@ def chain_of(value: Expr, config: Config) -> Chain:
 def _binary(op: BinaryOp, a: Expr, b: Expr, config: Config) -> Chain:
     if isinstance(b, Select):
         return _guarded(op, a, b)
+    limits = _limits(a, b) if op is BinaryOp.MIN and config.alu_operations > AluOperation.CLIP else None
+    if limits is not None:
+        inner, low, high = limits
+        return chain_of(inner, config).then(AluOperation.CLIP, (low << 8) | (high & 0xFF))
     if op in _COMMUTATIVE and _operand(b) is None:
         a, b = b, a
     operand = _operand(b)
@@ -100,6 +105,15 @@ def _binary(op: BinaryOp, a: Expr, b: Expr, config: Config) -> Chain:
             return chain.then(AluOperation.SHR, 1 - operand.bit_length())
         case _:
             raise Unsupported(f"ALU has no operation for `{op.value}` with `{b}`")
+
+
+def _limits(a: Expr, b: Expr) -> tuple[Expr, int, int] | None:
+    """``min(max(value, low), high)`` with limits of bytes: the value, and both."""
+    match a, b:
+        case Binary(BinaryOp.MAX, value, Const(value=low)), Const(value=high) if low in _BYTES and high in _BYTES:
+            return value, int(low), int(high)
+        case _:
+            return None
 
 
 def _guarded(op: BinaryOp, a: Expr, b: Select) -> Chain:

@@ -36,8 +36,10 @@ def shared(buffers: Sequence[Buffer], body: Stmt, config: Config) -> Mapping[str
 
 
 def passing(buffers: Sequence[Buffer], body: Stmt, together: Mapping[str, str], config: Config) -> frozenset[str]:
-    """The buffers, of those that have tiles of their own, that only compute needs, from one part of ``body`` to another
-    without a transfer between them. ``together``: as ``shared`` says."""
+    """The buffers, of those that have tiles of their own, that are needed by compute, while no other module works.
+
+    ``together``: as ``shared`` says.
+    """
     items, own = seq_items(body), [buffer for buffer in buffers if buffer.name not in together]
     is_computed = [_computes(item, config) for item in items]
     found: set[str] = set()
@@ -56,10 +58,9 @@ def _root(name: str, together: Mapping[str, str]) -> str:
 
 
 def _computes(item: Stmt, config: Config) -> bool:
-    """Whether ``item`` only computes on accumulators."""
-    blocks = [stmt for stmt in walk(item) if isinstance(stmt, Block)]
-    acc = memories(config).acc
-    return all(region.buffer.memory == acc for block in blocks for region in (*block.reads, *block.writes))
+    """Whether compute runs all of ``item``: what writes accumulators, loads to them included."""
+    written = (region.buffer for stmt in walk(item) if isinstance(stmt, Block) for region in stmt.writes)
+    return all(buffer.memory == memories(config).acc for buffer in written)
 
 
 def _single_block(item: Stmt) -> Block | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.backend.vta.compiler.actions import Action, action_of
+from tilewright.backend.vta.compiler.easing import eased
 from tilewright.backend.vta.compiler.forms import Env, constant, extents, no_data
 from tilewright.backend.vta.compiler.places import passing, shared
 from tilewright.backend.vta.compiler.recording import Recorded, interleaved, ordered
@@ -34,16 +35,17 @@ def translated(program: LoopProgram, config: Config) -> Program:
     fit its memories.
     """
     walk = _Walk(program, config)
-    steps = ordered(walk.visit(program.body, {}, ()), config)
+    steps = ordered(eased(list(walk.visit(program.body, {}, ())), config), config)
     return Program(config, tuple(walk.operands[p.name] for p in program.params if p.name in walk.operands), steps)
 
 
-def recorded(program: LoopProgram, config: Config, operands: Mapping[str, Operand]) -> Iterator[Recorded]:
+def recorded(program: LoopProgram, config: Config, operands: Mapping[str, Operand]) -> Sequence[Recorded]:
     """The steps of a program that is a part of a larger one, without tokens (``recording.ordered``).
 
     ``operands``: what its parameters are there. Raises as ``translated``.
     """
-    return _Walk(program, config, dict(operands)).visit(program.body, {}, ())
+    walk = _Walk(program, config, dict(operands))
+    return eased(list(walk.visit(program.body, {}, ())), config)
 
 
 @dataclass(frozen=True, slots=True)

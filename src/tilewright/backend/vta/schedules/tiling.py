@@ -26,6 +26,8 @@ from tilewright.symbolic.traversal import reads_in
 
 THREADS = (2, 1)
 """Numbers of virtual threads that are chosen from: more would only make tiles smaller."""
+_BEGINNINGS, _ENDINGS = 4, 4
+"""What is loaded before the first product is one of so many parts (``compiler.easing``); so is what is stored last."""
 _COPY = 3
 """Passes over a tile of accumulators to copy another one: its reset, and an addition of two operands."""
 
@@ -104,7 +106,7 @@ def _spare(roles: Roles, program: Program, config: Config) -> int:
     """How many of the blocks that compute on acc do so beside their operand, and not in its place."""
     allocs, body = allocations(program.body)
     together = shared([*program.params, *(alloc.buffer for alloc in allocs)], body, config)
-    written = {block.writes[0].buffer.name for block in (*roles.computing, roles.last)}
+    written = {block.writes[0].buffer.name for block in _computing(roles)}
     return max(len(written - together.keys()) - 1, 0)
 
 
@@ -198,21 +200,67 @@ def estimate(shape: Shape, tiles: Tiles, config: Config, timing: Timing) -> floa
     loaded while nothing else works.
     """
     counts = [-(-extent // size) for extent, size in zip(shape.extents, tiles.sizes, strict=True)]
-    count = prod(counts)
-    stages, start = -(-shape.depth // tiles.depth), timing.latency + timing.issue
-    results, overhead = prod(shape.extents) / count, timing.gemm_depth + timing.issue
+    count, stages, start = prod(counts), -(-shape.depth // tiles.depth), timing.latency + timing.issue
     load = sum(_transfer(access, tiles, config, timing) for access in shape.factors)
     fetch = sum(_transfer(one, tiles, config, timing) * _fetches(one, counts) for one in shape.fetched) / count
-    multiply = results * shape.depth * shape.window / stages + overhead
-    compute = shape.operations * (results + overhead) + fetch
-    store = results * config.tile_bytes(Scratchpad.OUT) / timing.bus_bytes + tiles.sizes[0] * start
-    alone = stages * (load + multiply) + compute + store
+    store_start = tiles.sizes[0] * start
+    passes = [_Passes.of(shape, kind, stages, fetch, store_start, config, timing) for kind in _kinds(shape, tiles)]
+    largest, smallest = passes[0], passes[-1]
+    begin = max(load / _BEGINNINGS, load - largest.multiply * (1 - 1 / _BEGINNINGS))
+    end = max(smallest.store / _ENDINGS, smallest.store - smallest.compute * (1 - 1 / _ENDINGS))
     ragged = _ragged(shape, tiles, count) * start
     if tiles.threads == 1:
-        return count * alone + ragged
-    waiting = (stages - 1) * max(0.0, load - multiply) + max(0.0, load + store - multiply - compute)
-    together = stages * multiply + compute + waiting
-    return count * together + load + store + (count % tiles.threads) * stages * load + ragged
+        alone = sum(one.count * (stages * (load + one.multiply) + one.compute + one.store) for one in passes)
+        return alone + ragged - (load - begin) - (smallest.store - end)
+    together = sum(one.together(stages, load, largest.store) for one in passes)
+    return together + begin + end + (count % tiles.threads) * stages * load + ragged
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Tiles of the result of one size: so many, of so many tiles of acc."""
+
+    count: int
+    results: int
+
+
+def _kinds(shape: Shape, tiles: Tiles) -> list[_Kind]:
+    """The sizes of tiles, the whole one first: those at the end of a dimension may be smaller."""
+    kinds = [_Kind(1, 1)]
+    for extent, size in zip(shape.extents, tiles.sizes, strict=True):
+        whole, rest = divmod(extent, size)
+        parts_here = [_Kind(whole, size), *([_Kind(1, rest)] if rest else [])]
+        kinds = [_Kind(a.count * b.count, a.results * b.results) for a in kinds for b in parts_here]
+    return kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """Cycles of the work on a tile: the products of one stage, everything else on accumulators, and the store."""
+
+    count: int
+    multiply: float
+    compute: float
+    store: float
+
+    @staticmethod
+    def of(
+        shape: Shape, kind: _Kind, stages: int, fetch: float, store_start: int, config: Config, timing: Timing
+    ) -> "_Passes":
+        """Of tiles of a size."""
+        overhead = timing.gemm_depth + timing.issue
+        return _Passes(
+            kind.count,
+            kind.results * shape.depth * shape.window / stages + overhead,
+            shape.operations * (kind.results + overhead) + fetch,
+            kind.results * config.tile_bytes(Scratchpad.OUT) / timing.bus_bytes + store_start,
+        )
+
+    def together(self, stages: int, load: float, store: float) -> float:
+        """Of all of these tiles, while stages of others are loaded and their results stored."""
+        waiting = (stages - 1) * max(0.0, load - self.multiply)
+        waiting += max(0.0, load + store - self.multiply - self.compute)
+        return self.count * (stages * self.multiply + self.compute + waiting)
 
 
 def _fetches(access: Access, counts: Sequence[int]) -> int:
