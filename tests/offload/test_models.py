@@ -1,10 +1,8 @@
 """Models on two devices give the bits that the CPU gives alone."""
 
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -115,13 +113,6 @@ def test_explain_tells_the_split() -> None:
     ]
     fates = {row.node: row.fate for row in found.nodes}
     assert sum(fate == "accelerator" for fate in fates.values()) > 9 and "python" not in fates.values()
-
-
-def test_it_can_not_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="programs for vta,vta,always,functional"):
-        made(residual).save(tmp_path / "model.tw")
-    with pytest.raises(Unsupported, match="programs for vta"):
-        pickle.dumps(made(residual))
 
 
 # What is no unit -----------------------------------------------------------------------------------------------------
