@@ -163,7 +163,9 @@ def long_sums(net: Writer, x: Signal) -> Signal:
         (padded, (1, 4, 6, 6), "padding is larger than its filter"),
         (far_apart, (1, 4, 6, 6), "further apart"),
         (long_sums, (2, 8192), "2^24"),
-        (lambda net, x: net.convolution(x, 4, group=2), (1, 4, 6, 6), "groups"),
+        (lambda net, x: net.convolution(x, 8, group=2), (1, 4, 6, 6), "more or fewer filters than channels"),
+        (lambda net, x: net.convolution(x, 6, group=2), (1, 6, 6, 6), "groups of 3 channels do not divide the blocks"),
+        (lambda net, x: net.pooled(x, up=1), (1, 4, 6, 6), "another scale than its data"),
         (lambda net, x: net.convolution(x, 4), (2, 4, 6, 6), "no image of a batch of 1"),
     ],
 )

@@ -5,7 +5,16 @@ from random import Random
 import numpy as np
 import pytest
 
-from tests.offload.layers import Codes, computed, random_addition, random_product, shape_of, value
+from tests.offload.layers import (
+    Codes,
+    computed,
+    random_addition,
+    random_grouped,
+    random_pooling,
+    random_product,
+    shape_of,
+    value,
+)
 from tilewright.backend.vta.config import LARGE, VTA, Config
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.driver import Driver
@@ -27,7 +36,11 @@ def random_units(random: Random, most_channels: int, is_matrix: bool) -> tuple[U
     data = value("x", *((size[0], channels) if is_matrix else (1, channels, *size)))
     known, units = [data], list[Unit]()
     for number in range(random.randint(2, 4)):
-        unit = random_product(random, random.choice(known), f"p{number}", random.randint(1, most_channels))
+        chosen, kind = random.choice(known), random.random()
+        if is_matrix or kind < 0.5:
+            unit: Unit = random_product(random, chosen, f"p{number}", random.randint(1, most_channels))
+        else:
+            unit = (random_grouped if kind < 0.75 else random_pooling)(random, chosen, f"p{number}")
         units.append(unit)
         known.append(unit.result)
         same = [v for v in known[:-1] if shape_of(v) == shape_of(unit.result)]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.backend.vta.compiler import Recorded, ordered, recorded
 from tilewright.backend.vta.config import Config, Scratchpad
@@ -21,7 +22,7 @@ from tilewright.base.arrays import Array
 from tilewright.base.errors import InternalError
 from tilewright.graph import Value
 from tilewright.offload.forms import DATA, FIRST, RESULT, SECOND, WEIGHTS, form_of, scheduled
-from tilewright.offload.units import Image, Product, Unit, image_of
+from tilewright.offload.units import Addition, Image, Pooling, Product, Unit, image_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,16 +96,19 @@ class _Building:
         if program is None:
             raise InternalError(f"{unit.place}: no tile of it fits {self.config.name}")
         result = self.operand(unit.result.name, Scratchpad.OUT, _image(unit.result).tiles(self.config))
-        if isinstance(unit, Product):
-            operands = {DATA: self.operands[unit.data.name], **self._constants(number, unit)}
-        else:
-            first, second = (self.operands[value.name] for value in unit.data)
-            operands = {FIRST: first, SECOND: second}
+        match unit:
+            case Product():
+                operands = {DATA: self.operands[unit.data.name], **self._constants(number, unit)}
+            case Addition():
+                first, second = (self.operands[value.name] for value in unit.data)
+                operands = {FIRST: first, SECOND: second}
+            case Pooling():
+                operands = {DATA: self.operands[unit.data.name]}
         self.steps += recorded(program, self.config, {**operands, RESULT: result})
 
     def _constants(self, number: int, unit: Product) -> Mapping[str, Operand]:
         """The weights and tables of a product."""
-        weights = packed_filters(unit.weights, self.config)
+        weights = packed_filters(_whole_blocks(unit, self.config), self.config)
         found = {WEIGHTS: self._constant(f"{WEIGHTS} {number}", Scratchpad.WGT, weights)}
         for table, row in unit.rounding.tables.items():
             found[table.value] = self._constant(f"{table.value} {number}", Scratchpad.ACC, self._blocks(row))
@@ -125,3 +129,15 @@ def _image(value: Value) -> Image:
     image = image_of(value)
     assert image is not None, "units have images"
     return image
+
+
+def _whole_blocks(unit: Product, config: Config) -> NDArray[np.int8]:
+    """The weights of whole blocks of channels: zeros for those of other groups."""
+    if unit.groups == 1:
+        return unit.weights
+    filters, size, *taps = unit.weights.shape
+    whole = np.zeros((filters, config.block_in, *taps), np.int8)
+    for number, weights in enumerate(unit.weights):
+        first = number // size * size % config.block_in
+        whole[number, first : first + size] = weights
+    return whole
