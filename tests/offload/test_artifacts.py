@@ -1,12 +1,11 @@
 """Models on two devices in artifacts: what is loaded computes the same, on the device that is named or given."""
 
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import tilewright
@@ -16,12 +15,13 @@ from tilewright.backend.vta.config import CLIP, VTA
 from tilewright.backend.vta.simulated import SimulatedDevice
 from tilewright.backend.vta.written import program_of, written
 from tilewright.base.errors import BadInput, BadProgram, CorruptArtifact, Unsupported
+from tilewright.cli import main
 from tilewright.offload.accelerator import Accelerator, Placing
 
 ALWAYS = Accelerator(placing=Placing.ALWAYS)
 
 
-def small() -> tuple[object, np.ndarray]:
+def small() -> tuple[onnx.ModelProto, np.ndarray]:
     """A model of two regions: a mean between them stays on the CPU."""
     net = Writer()
     x = net.input(1, 4, 6, 6)
@@ -51,15 +51,18 @@ def test_what_is_loaded_computes_the_same(tmp_path: Path) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(again)).run(None, {"x": x})[0], want)
 
 
-def test_the_command_runs_it(tmp_path: Path) -> None:
-    path, x, want = saved(tmp_path, ALWAYS)
+def test_commands_save_it_and_run_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    proto, x = small()
+    onnx.save(proto, tmp_path / "net.onnx")
     np.save(tmp_path / "x.npy", x)
-    words = ["run", str(path), "--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path), "--accelerator"]
-    done = subprocess.run([sys.executable, "-m", "tilewright", *words, "vta,cycles"], check=False, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
+    path = str(tmp_path / "net.tw")
+    assert main(["compile", str(tmp_path / "net.onnx"), "-o", path, "--accelerator", "vta,always", "--quiet"]) == 0
+    run = ["run", path, "--input", f"x={tmp_path / 'x.npy'}", "--output", str(tmp_path), "--accelerator"]
+    assert main([*run, "vta,cycles"]) == 0
+    want = tilewright.compile(proto, threads=1).run(None, {"x": x})[0]
     assert np.array_equal(np.load(tmp_path / "output_0.npy"), want)
-    done = subprocess.run([sys.executable, "-m", "tilewright", *words, "vta,large"], check=False, capture_output=True)
-    assert done.returncode != 0 and b"large" in done.stderr
+    assert main([*run, "vta,large"]) == 2
+    assert "the model's programs are for" in capsys.readouterr().err
 
 
 def test_another_device_is_given(tmp_path: Path) -> None:
