@@ -21,7 +21,8 @@ from tilewright.backend.vta.driver import Driver
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
 from tilewright.graph import Value
-from tilewright.offload.device import timed
+from tilewright.offload.accelerator import Accelerator
+from tilewright.offload.device import Device, timed
 from tilewright.offload.region import Region, region_of
 from tilewright.offload.units import Unit
 
@@ -98,3 +99,19 @@ def test_a_stopwatch_counts_what_a_run_takes() -> None:
         assert found.counters == report.counters
         assert found.cycles is not None and report.cycles is not None
         assert found.cycles.total == report.cycles.total
+
+
+def test_a_device_has_room_for_many_runs() -> None:
+    """The micro-op memory is too small for a region: what is loaded together changes, and is forgotten again."""
+    regions, device = [random_region(seed, SMALL) for seed in (0, 1)], Device(Accelerator(SMALL))
+    for region in regions:
+        device.reserve(region)
+    generator = np.random.default_rng(0)
+    for number in range(12):
+        region = regions[number % 2]
+        arrays = [generator.integers(-128, 128, shape_of(v)).astype(np.int8) for v in region.inputs]
+        values: dict[Value, Codes] = dict(zip(region.inputs, arrays, strict=True))
+        for unit in region.units:
+            values[unit.result] = computed(unit, values)
+        for output, array in zip(region.outputs, device.run(region, arrays), strict=True):
+            assert np.array_equal(array, values[output]), output

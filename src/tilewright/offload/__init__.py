@@ -10,7 +10,7 @@ for each *region*, which the accelerator computes bit by bit as the CPU does; be
     forms          units as tensor expressions, and their schedules; region: units as one program
     device         runs regions, or counts their cycles
     costs          times on both devices; cut: the cheapest split; partition: all of it
-    model          the compiled model
+    model          the compiled model; shipped: its regions in artifacts
 
 To offload another operator: a unit in ``units``, where it is exact in ``recognize``, its expression in ``forms``.
 """

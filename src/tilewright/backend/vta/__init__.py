@@ -13,6 +13,7 @@ program as bytes, run by a device (a simulator, or whatever else implements the 
     driver         the protocol of devices; simulated: the simulators as one; runtime: runs programs on one
     memories       scopes of buffers, and GEMM as a tensor intrinsic: what schedules know
     compiler       scheduled loop programs to programs; schedules: those that nobody writes; backend: for te.build
+    written        programs as text, for artifacts
     layers         layers as tensor expressions; packing: their arrays; convolution: all of it for a convolution
 
 A new device implements ``driver.Driver``. A new instruction is a class in ``instructions`` and its meaning in

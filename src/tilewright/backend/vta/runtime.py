@@ -32,6 +32,8 @@ class Run:
     """What ran, with addresses."""
 
 
+MOST_STORED = 4
+"""How many times the micro-op memory is kept in device memory between runs: what loads it differs where it is full."""
 _MOST_AT_ONCE = 256
 """Micro-ops that are loaded together. In a cycle pass two, and a LOAD waits for some tens."""
 
@@ -54,6 +56,8 @@ class Runtime:
         Raises ``BadFeed`` for missing, unknown or unfit arrays, ``BadProgram`` for a program of another configuration,
         and whatever the device raises.
         """
+        if sum(map(len, self._stored)) > MOST_STORED * self._cache.depth:
+            self._forget()
         if program.config != self.driver.config:
             raise BadProgram(
                 f"the program is for {program.config.name}, and the device is {self.driver.config.name}; record it for "
@@ -170,7 +174,11 @@ class Runtime:
 
     def close(self) -> None:
         """Give the micro-ops' device memory back."""
+        self._forget()
+        self._cache.clear()
+
+    def _forget(self) -> None:
+        """Free the micro-ops in device memory; those on the chip stay there."""
         for address in self._stored.values():
             self.driver.free(address)
         self._stored.clear()
-        self._cache.clear()

@@ -1,7 +1,7 @@
 """Programs as text, for artifacts: JSON of the configuration, operands, sequences of micro-ops, and steps.
 
-    steps        [bits, number]: LOAD and STORE with the number of their operand, GEMM and ALU with that of their
-                 micro-ops; [bits] of what has neither. Bits are those of ``instructions.encode``, in hexadecimal digits
+steps        [bits, number]: LOAD and STORE with the number of their operand, GEMM and ALU with that of their
+             micro-ops; [bits] of what has neither. Bits are those of ``instructions.encode``, in hexadecimal digits
 """
 
 import json
