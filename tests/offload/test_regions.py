@@ -20,11 +20,12 @@ from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.driver import Driver
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
-from tilewright.graph import Value
+from tilewright.graph import Node, Value
 from tilewright.offload.accelerator import Accelerator
 from tilewright.offload.device import Device, timed
 from tilewright.offload.region import Region, region_of
-from tilewright.offload.units import Unit
+from tilewright.offload.units import Addition, Unit
+from tilewright.ops.operator import require
 
 SMALL = Config("small", 1, 4, 4, uop_bytes=512, inp_bytes=256, wgt_bytes=1024, acc_bytes=2048)
 """Layers need many tiles and stages."""
@@ -101,6 +102,16 @@ def test_a_stopwatch_counts_what_a_run_takes() -> None:
         assert found.cycles.total == report.cycles.total
 
 
+@pytest.mark.parametrize("left", [(0, 0), (2, 0), (0, 3)])
+@pytest.mark.parametrize("size", [(2, 2), (6, 6), (10, 3)])
+def test_additions_of_any_size_fit(size: tuple[int, int], left: tuple[int, int]) -> None:
+    """In one tile or several, sums take the place of an operand: three accumulators for each result, and not four."""
+    a, b, c = (value(name, 1, 8, *size) for name in ("a", "b", "c"))
+    node = Node(require("Add"), (), (c,), source="node c")
+    run(of((Addition((node,), (a, b), c, left, 1, -128, 127),), SMALL), SimulatedDevice(SMALL, 1 << 20), 0)
+
+
+@pytest.mark.slow
 def test_a_device_has_room_for_many_runs() -> None:
     """The micro-op memory is too small for a region: what is loaded together changes, and is forgotten again."""
     regions, device = [random_region(seed, SMALL) for seed in (0, 1)], Device(Accelerator(SMALL))

@@ -94,9 +94,11 @@ class _Cut:
     def around(self, dimensions: frozenset[int]) -> LoopRef | None:
         """The outermost loop in which elements along ``dimensions`` are the same; None: outside of all.
 
-        A loop of virtual threads is not taken apart: what differs in one is of the threads.
+        The tile's own, if they differ in all loops: results can then take their place.
         """
         own = [loop for dimension, loop in self.loops if dimension in dimensions]
+        if len(own) == len(self.loops):
+            return self.tile
         return own[-1] if own else None
 
 
