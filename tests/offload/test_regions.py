@@ -1,5 +1,6 @@
 """Programs of regions give NumPy's bits, on the simulators and as hardware."""
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -15,14 +16,14 @@ from tests.offload.layers import (
     shape_of,
     value,
 )
+from tilewright.backend.vta import runtime
 from tilewright.backend.vta.config import LARGE, VTA, Config
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.driver import Driver
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
 from tilewright.graph import Node, Value
-from tilewright.offload.accelerator import Accelerator
-from tilewright.offload.device import Device, timed
+from tilewright.offload.device import timed
 from tilewright.offload.region import Region, region_of
 from tilewright.offload.units import Addition, Unit
 from tilewright.ops.operator import require
@@ -111,18 +112,26 @@ def test_additions_of_any_size_fit(size: tuple[int, int], left: tuple[int, int])
     run(of((Addition((node,), (a, b), c, left, 1, -128, 127),), SMALL), SimulatedDevice(SMALL, 1 << 20), 0)
 
 
-@pytest.mark.slow
-def test_a_device_has_room_for_many_runs() -> None:
-    """The micro-op memory is too small for a region: what is loaded together changes, and is forgotten again."""
-    regions, device = [random_region(seed, SMALL) for seed in (0, 1)], Device(Accelerator(SMALL))
-    for region in regions:
-        device.reserve(region)
-    generator = np.random.default_rng(0)
-    for number in range(12):
-        region = regions[number % 2]
-        arrays = [generator.integers(-128, 128, shape_of(v)).astype(np.int8) for v in region.inputs]
-        values: dict[Value, Codes] = dict(zip(region.inputs, arrays, strict=True))
-        for unit in region.units:
-            values[unit.result] = computed(unit, values)
-        for output, array in zip(region.outputs, device.run(region, arrays), strict=True):
-            assert np.array_equal(array, values[output]), output
+def test_what_is_kept_of_micro_ops_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where their memory is too small, other ones are loaded together in each run."""
+    narrow = replace(SMALL, uop_bytes=64)
+    regions, blocks = [random_region(seed, narrow) for seed in (0, 1, 4)], list[int]()
+    for most in (runtime.MOST_STORED, 1 << 20):
+        monkeypatch.setattr(runtime, "MOST_STORED", most)
+        device = SimulatedDevice(narrow, 1 << 20)
+        running, live = Runtime(device), set[int]()
+        monkeypatch.setattr(SimulatedDevice, "allocate", lambda self, size, live=live: _allocated(self, size, live))
+        monkeypatch.setattr(SimulatedDevice, "free", lambda self, address, live=live: live.discard(address))
+        for region in [regions[number] for number in (0, 1, 2, 0, 0, 2, 1, 0)]:
+            region.run(running, [np.zeros(shape_of(v), np.int8) for v in region.inputs])
+        blocks.append(len(live))
+    assert blocks[0] < 70 < 120 < blocks[1]
+
+
+_ALLOCATE = SimulatedDevice.allocate
+
+
+def _allocated(device: SimulatedDevice, size: int, live: set[int]) -> int:
+    address = _ALLOCATE(device, size)
+    live.add(address)
+    return address
