@@ -12,9 +12,10 @@ configuration's hardware as Verilog instead. `--model FILE` takes the layers of 
 """
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 import numpy as np
 
@@ -154,8 +155,17 @@ def table(names: Iterable[str], config: Config, timing: Timing) -> Iterable[str]
     yield f"{'':<5}{'one virtual thread':^36}{'two virtual threads':^36}"
     head = f"{'op/byte':>9}{'roof':>9}{'GOPS':>9}{'share':>8} "
     yield f"{'':<5}{head}{head}"
-    for name, *points in rows(names, config, timing):
-        yield f"{name:<5}{''.join(_cells(item, config, timing) for item in points)}"
+    shares: dict[str, float] = {}
+    for name, one, two in rows(names, config, timing):
+        shares[name] = two.share
+        yield f"{name:<5}{_cells(one, config, timing)}{_cells(two, config, timing)}"
+    yield from medians({name: share for name, share in shares.items() if name in CALLS})
+
+
+def medians(shares: Mapping[str, float]) -> Iterable[str]:
+    """The median of some layers, and of the network's calls of them."""
+    calls = [share for name, share in shares.items() for _ in range(CALLS[name])]
+    yield f"median of {len(shares)} layers {median(shares.values()):.2%}, of {len(calls)} calls {median(calls):.2%}"
 
 
 def _cells(item: Point, config: Config, timing: Timing) -> str:
@@ -165,11 +175,13 @@ def _cells(item: Point, config: Config, timing: Timing) -> str:
 
 def tuned(names: Iterable[str], config: Config, timing: Timing, trials: int) -> Iterable[str]:
     """The cycles of the analytic choice and of the tuner's for each layer, as lines."""
+    shares: dict[str, float] = {}
     for name in names:
         naive = loop_program(LAYERS[name].blocked(config), config)
         found = tune_accelerator(naive, config, timing, trials=trials)
-        share = te.accelerate(found.schedule, config, timing).cycles.utilisation
-        yield f"{name:<5}{found.analytic_cycles:>10}{found.cycles:>10}{share:>8.1%}  of {found.tried} schedules"
+        shares[name] = te.accelerate(found.schedule, config, timing).cycles.utilisation
+        yield f"{name:<5}{found.analytic_cycles:>10}{found.cycles:>10}{shares[name]:>8.1%}  of {found.tried} schedules"
+    yield from medians(shares)
 
 
 def main(arguments: list[str] | None = None) -> None:

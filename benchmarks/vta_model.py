@@ -18,9 +18,9 @@ from tilewright.graph import Graph
 from tilewright.offload.accelerator import Accelerator, Placing
 from tilewright.offload.costs import Costs
 from tilewright.offload.device import timed
+from tilewright.offload.forms import ProductForm, form_of
 from tilewright.offload.partition import Split, split
-from tilewright.offload.region import work_of
-from tilewright.offload.units import Product, Unit
+from tilewright.offload.units import Unit
 from tilewright.target.target import Target
 
 
@@ -60,9 +60,8 @@ def _name(unit: Unit) -> str:
 
 
 def _products(unit: Unit, costs: Costs) -> int:
-    if not isinstance(unit, Product):
-        return 0
-    return work_of(unit, costs.accelerator.config, costs.accelerator.timing).products
+    form = form_of(unit, costs.accelerator.config)
+    return form.products if isinstance(form, ProductForm) else 0
 
 
 def table(path: Path, config: Config, timing: Timing) -> Iterable[str]:

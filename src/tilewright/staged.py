@@ -172,8 +172,13 @@ class StagedModel(ComposedModel):
                 f"the model can't be saved: it calls Python functions ({', '.join(called)}), and an artifact holds "
                 "native code only; define these operators by te (docs/own-operators.md), or compile it where it runs"
             )
-        bodies = tuple(self._content(model) for work in self._whole.work for model in work.bodies)
-        return artifact.Stages(self._own.manifest, self.stages, bodies, self._own.constants)
+        saved = [self._saved(work, plan) for work, plan in zip(self._whole.work, self.stages, strict=True)]
+        plans, bodies = tuple(plan for plan, _ in saved), tuple(body for _, own in saved for body in own)
+        return artifact.Stages(self._own.manifest, plans, bodies, self._own.constants)
+
+    def _saved(self, work: Work, plan: Plan) -> tuple[Plan, Sequence[artifact.Artifact | artifact.Stages]]:
+        """A stage as an artifact has it, with its bodies."""
+        return plan, [self._content(model) for model in work.bodies]
 
     @staticmethod
     def _content(model: CompiledModel) -> artifact.Artifact | artifact.Stages:

@@ -109,11 +109,11 @@ class Writer:
         made, spread = self.activated(self.node("Add", a.name, b.name), activation, exponent)
         return self.quantized(made, exponent, a.shape, spread)
 
-    def pooled(self, x: Signal) -> Signal:
+    def pooled(self, x: Signal, *, up: int = 0) -> Signal:
         """By maximum, 3 x 3 with stride 2."""
         made = self.node("MaxPool", x.name, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
         size = [(extent - 1) // 2 + 1 for extent in x.shape[2:]]
-        return self.quantized(made, x.exponent, (*x.shape[:2], *size), x.spread)
+        return self.quantized(made, x.exponent + up, (*x.shape[:2], *size), x.spread)
 
     def mean(self, x: Signal) -> Signal:
         """Of each channel, as a vector."""

@@ -1,10 +1,8 @@
 """Models on two devices give the bits that the CPU gives alone."""
 
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -54,10 +52,10 @@ def test_bits_are_those_of_the_cpu(make: Callable[[], onnx.ModelProto]) -> None:
 
 
 def test_values_stay_between_layers() -> None:
-    """The blocks between the two poolings are one program: one value enters it and one leaves."""
-    blocks = made(residual).regions[1]
-    assert len(blocks.nodes) == 7
-    stages = [stage for stage in made(residual).stages if stage.name.startswith("accelerator1")]
+    """All before the mean is one program: one value enters it and one leaves."""
+    first = made(residual).regions[0]
+    assert len(first.nodes) == 9
+    stages = [stage for stage in made(residual).stages if stage.name.startswith("accelerator0")]
     assert [(len(stage.reads), len(stage.makes)) for stage in stages] == [(1, 1)]
 
 
@@ -107,7 +105,7 @@ def test_a_fast_accelerator_is_worth_it_and_a_slow_one_is_not() -> None:
 def test_explain_tells_the_split() -> None:
     found = made(residual).explain()
     regions = [finding for finding in found.findings if finding.kind == "accelerator"]
-    assert [finding.subject for finding in regions] == ["accelerator0", "accelerator1", "accelerator2"]
+    assert [finding.subject for finding in regions] == ["accelerator0", "accelerator1"]
     assert "cycles" in regions[0].reason and "bytes loaded" in regions[0].reason
     stays = [finding for finding in found.findings if finding.kind == "not accelerated"]
     assert [finding.reason for finding in stays] == [
@@ -115,13 +113,6 @@ def test_explain_tells_the_split() -> None:
     ]
     fates = {row.node: row.fate for row in found.nodes}
     assert sum(fate == "accelerator" for fate in fates.values()) > 9 and "python" not in fates.values()
-
-
-def test_it_can_not_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="programs for vta,vta,always,functional"):
-        made(residual).save(tmp_path / "model.tw")
-    with pytest.raises(Unsupported, match="programs for vta"):
-        pickle.dumps(made(residual))
 
 
 # What is no unit -----------------------------------------------------------------------------------------------------
@@ -172,7 +163,9 @@ def long_sums(net: Writer, x: Signal) -> Signal:
         (padded, (1, 4, 6, 6), "padding is larger than its filter"),
         (far_apart, (1, 4, 6, 6), "further apart"),
         (long_sums, (2, 8192), "2^24"),
-        (lambda net, x: net.convolution(x, 4, group=2), (1, 4, 6, 6), "groups"),
+        (lambda net, x: net.convolution(x, 8, group=2), (1, 4, 6, 6), "more or fewer filters than channels"),
+        (lambda net, x: net.convolution(x, 6, group=2), (1, 6, 6, 6), "groups of 3 channels do not divide the blocks"),
+        (lambda net, x: net.pooled(x, up=1), (1, 4, 6, 6), "another scale than its data"),
         (lambda net, x: net.convolution(x, 4), (2, 4, 6, 6), "no image of a batch of 1"),
     ],
 )
@@ -232,10 +225,10 @@ def test_what_quantize_makes_is_offloaded() -> None:
 # Networks ------------------------------------------------------------------------------------------------------------
 
 
-# Micro-ops by hand: pixels x blocks of channels x blocks of filters x taps, without the depthwise convolutions.
+# Micro-ops by hand: pixels x blocks of channels x blocks of filters x taps; 1,294,776 of the depthwise convolutions.
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [Kind.FUNCTIONAL, Kind.CYCLES])
-@pytest.mark.parametrize(("make", "products"), [(resnet18, 9_081_856), (mobilenet_v2, 1_324_176)])
+@pytest.mark.parametrize(("make", "products"), [(resnet18, 9_081_856), (mobilenet_v2, 2_618_952)])
 def test_networks(make: Callable[[], onnx.ModelProto], products: int, kind: Kind) -> None:
     proto = make()
     x = image(proto)

@@ -18,18 +18,18 @@ def made(proto: onnx.ModelProto) -> Split:
 
 
 def two_ways() -> onnx.ModelProto:
-    """A depthwise convolution between two plain ones; a plain one beside it, whose result is added at the end."""
+    """A convolution in groups between two plain ones; a plain one beside it, whose result is added at the end."""
     net = Writer()
     x = net.input(1, 8, 6, 6)
     first = net.convolution(x, 8)
-    deep = net.convolution(first, 8, group=8)
+    deep = net.convolution(first, 16, group=8)
     beside = net.convolution(first, 8)
     last = net.convolution(deep, 8)
     return net.model(x, net.addition(last, beside))
 
 
 def test_regions_are_as_large_as_the_order_allows() -> None:
-    """What stands beside the depthwise convolution is computed before it; what needs it, after it."""
+    """What stands beside the convolution in groups is computed before it; what needs it, after it."""
     found = made(two_ways())
     assert [len(region.units) for region in found.regions.values()] == [2, 2]
     first, second = found.regions.values()

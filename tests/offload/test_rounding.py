@@ -1,30 +1,33 @@
-"""ALU's steps round as NumPy does: to the nearest, ties to even."""
-
-from collections.abc import Iterator
+"""ALU rounds as NumPy does: to the nearest, ties to even."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tilewright.backend.vta.config import VTA
-from tilewright.backend.vta.functional import apply
-from tilewright.offload.rounding import MOST_SHIFT, Place, Rounding, Step, rounded
+from tilewright import te
+from tilewright.backend.vta.config import VTA, Scratchpad
+from tilewright.backend.vta.layers import tiles
+from tilewright.offload.rounding import MOST_SHIFT, Rounding, Table, rounded
 
 Numbers = NDArray[np.int32]
+CHANNELS = 16
 
 
-def run(steps: Iterator[Step], tiles: dict[Place, Numbers]) -> Numbers:
-    """The sums after all steps; the spare tile has anything at first."""
-    tiles[Place.SPARE] = np.full_like(tiles[Place.SUMS], 12345)
-    for step in steps:
-        second = np.int32(step.second) if isinstance(step.second, int) else tiles[step.second]
-        tiles[step.dst] = apply(step.operation, tiles[step.dst], np.asarray(second), VTA)
-    return tiles[Place.SUMS]
+def run(sums: Numbers, rounding: Rounding) -> Numbers:
+    """The bytes that a program of the accelerator makes of (pixels, channels)."""
+    data = tiles((1, len(sums)), Scratchpad.ACC, VTA, "sums")
+    tables = {table: tiles((1,), Scratchpad.ACC, VTA, table.value) for table in rounding.tables}
+    addends = tables[Table.ADDENDS]
+    biased = te.compute(data.shape, lambda c, n, b, o: data[c, n, b, o] + addends[c, b, o], name="biased")
+    kernel = te.accelerate(rounded(biased, rounding.form, tables), VTA)
+    feeds = {"sums": sums.reshape(1, -1, 1, CHANNELS)}
+    feeds |= {table.value: row.reshape(1, 1, CHANNELS) for table, row in rounding.tables.items()}
+    return np.asarray(kernel(*(feeds[spec.name] for spec in kernel.inputs))).reshape(sums.shape)
 
 
-def expected(sums: Numbers, addends: NDArray[np.int64], shifts: NDArray[np.int64], low: int, high: int) -> Numbers:
-    exact = np.ldexp((sums + addends).astype(np.float64), -shifts)
-    return np.clip(np.rint(exact), low, high).astype(np.int32)
+def expected(sums: Numbers, rounding: Rounding) -> Numbers:
+    exact = np.ldexp((sums + rounding.addends).astype(np.float64), -rounding.shifts)
+    return np.clip(np.rint(exact), rounding.low, rounding.high).astype(np.int32)
 
 
 def sums_near(shifts: NDArray[np.int64], seed: int) -> Numbers:
@@ -38,22 +41,21 @@ def sums_near(shifts: NDArray[np.int64], seed: int) -> Numbers:
     return np.concatenate([np.clip(ties, -(1 << 23), 1 << 23), near, far]).astype(np.int32)
 
 
-@pytest.mark.parametrize("uniform", [True, False])
-def test_sums_are_rounded_to_even(uniform: bool) -> None:
-    for seed, first in enumerate(range(MOST_SHIFT + 1)):
-        shifts = np.array([first] * 3 if uniform else [first, MOST_SHIFT - first, -2])
-        addends = np.random.default_rng(seed).integers(-5000, 5000, 3)
-        rounding = Rounding(addends, shifts, -128, 90)
-        assert (rounding.shift is None) is not uniform
-        sums = sums_near(shifts, seed) - addends.astype(np.int32)
-        tables = dict(zip(rounding.tables, rounding.constants(), strict=True))
-        tiles = {Place.SUMS: sums, **{place: np.broadcast_to(row, sums.shape) for place, row in tables.items()}}
-        assert np.array_equal(run(rounding.steps(), tiles), expected(sums, addends, shifts, -128, 90)), first
+def check(shifts: NDArray[np.int64], seed: int) -> None:
+    addends = np.random.default_rng(seed).integers(-5000, 5000, CHANNELS)
+    rounding = Rounding(addends, shifts, -128, 90)
+    sums = sums_near(shifts, seed) - addends.astype(np.int32)
+    assert np.array_equal(run(sums, rounding), expected(sums, rounding)), shifts
 
 
-@pytest.mark.parametrize("shift", range(-4, 16))
-def test_immediates_round_alike(shift: int) -> None:
-    shifts = np.array([shift])
-    sums = sums_near(shifts, 1)
-    found = run(rounded(shift, 0, 127), {Place.SUMS: sums})
-    assert np.array_equal(found, expected(sums, np.zeros(1, np.int64), shifts, 0, 127))
+@pytest.mark.parametrize("shift", range(-4, MOST_SHIFT + 1))
+def test_sums_are_rounded_to_even(shift: int) -> None:
+    """All channels alike."""
+    check(np.full(CHANNELS, shift), shift + 4)
+
+
+def test_channels_have_shifts_of_their_own() -> None:
+    """All of them, some to the left."""
+    for first in range(0, MOST_SHIFT + 1, CHANNELS):
+        check((np.arange(CHANNELS) + first) % (MOST_SHIFT + 1), first)
+    check(np.arange(CHANNELS) - 4, 2)

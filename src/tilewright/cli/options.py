@@ -64,8 +64,8 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
     parser.add_argument(
         "--accelerator",
         metavar="vta[,WORDS]",
-        help="give parts of a quantized model to an accelerator; words: a configuration (osdi, vta, large), what it "
-        "gets (cost, measured, always), and what runs its programs (functional, cycles, rtl)",
+        help="give parts of a quantized model to an accelerator; words: a configuration (osdi, vta, large, clip), what "
+        "it gets (cost, measured, always), and what runs its programs (functional, cycles, rtl)",
     )
     add_threads(parser)
     add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")
@@ -248,13 +248,13 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     """The model that the arguments of ``add_model_arguments`` name: compiled, or loaded from an artifact."""
     if not is_artifact(options.model):
         return compiled(options, listener)
-    names = ("shapes", "bounds", "dynamic", "target", "backend", "accelerator", "math", "precision")
+    names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "precision")
     names = (*names, "memory_limit", "superopt", "checks", "records", "rules", "operators", *ISOLATION)
     refuse_for(options, f"{options.model} is compiled already", names)
     from tilewright.runtime.loading import load
 
     trust = options.trust if options.trust_key is None else options.trust_key
-    return load(options.model, trust=trust, threads=options.threads)
+    return load(options.model, trust=trust, threads=options.threads, accelerator=options.accelerator)
 
 
 ISOLATION = ("isolate", "isolate_memory", "isolate_timeout")

@@ -7,10 +7,10 @@ for each *region*, which the accelerator computes bit by bit as the CPU does; be
     units          what is computed as a whole: products, additions
     recognize      units in a graph, and why a node is none
     rounding       the rounding of the CPU, by operations of ALU
-    tiling         tiles of a product; schedule: records units; region: units as one program
+    forms          units as tensor expressions, and their schedules; region: units as one program
     device         runs regions, or counts their cycles
     costs          times on both devices; cut: the cheapest split; partition: all of it
-    model          the compiled model
+    model          the compiled model; shipped: its regions in artifacts
 
-To offload another operator: a unit in ``units``, where it is exact in ``recognize``, its program in ``schedule``.
+To offload another operator: a unit in ``units``, where it is exact in ``recognize``, its expression in ``forms``.
 """

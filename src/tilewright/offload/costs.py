@@ -18,8 +18,9 @@ from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, Value
 from tilewright.offload.accelerator import Accelerator, Placing
 from tilewright.offload.device import timed
-from tilewright.offload.region import packed, region_of, tiling_of, unpacked, work_of
-from tilewright.offload.units import Image, Product, Unit, image_of
+from tilewright.offload.forms import Form, form_of
+from tilewright.offload.region import packed, region_of, unpacked
+from tilewright.offload.units import Image, Unit, image_of
 from tilewright.superopt.costs.kernel_model import KernelCosts
 
 CPU_CYCLES_PER_US = 3000.0
@@ -40,7 +41,7 @@ class Costs:
     accelerator: Accelerator
     options: Options
     services: Services
-    _cycles: dict[object, int] = field(default_factory=dict[object, int])
+    _cycles: dict[Form, int] = field(default_factory=dict[Form, int])
     _kept: dict[object, float] = field(default_factory=dict[object, float])
     _passing: dict[tuple[Image, int], float] = field(default_factory=dict[tuple[Image, int], float])
 
@@ -51,22 +52,16 @@ class Costs:
     def cycles(self, unit: Unit) -> int:
         """On the accelerator, alone."""
         config, timing = self.accelerator.config, self.accelerator.timing
-        key = self._key(unit)
+        key = form_of(unit, config)
         if key not in self._cycles:
             report = timed(region_of([unit], [unit.result], config, timing), timing)
             assert report.cycles is not None, "a stopwatch has them"
             self._cycles[key] = report.cycles.total
         return self._cycles[key]
 
-    def _key(self, unit: Unit) -> object:
-        config, timing = self.accelerator.config, self.accelerator.timing
-        if isinstance(unit, Product):
-            return work_of(unit, config, timing), tiling_of(unit, config, timing)
-        return image_of(unit.result), tuple(map(bool, unit.left)), (unit.shift > 0) - (unit.shift < 0)
-
     def kept(self, unit: Unit) -> float:
         """On the CPU."""
-        key = (self._key(unit), unit.inputs[0].shape, unit.result.shape)
+        key = (form_of(unit, self.accelerator.config), unit.inputs[0].shape, unit.result.shape)
         if key not in self._kept:
             graph = graph_of(unit, self.graph)
             is_measured = self.accelerator.placing is Placing.MEASURED

@@ -11,7 +11,7 @@ from tilewright.backend.vta.driver import Report
 from tilewright.backend.vta.functional import count
 from tilewright.backend.vta.instructions import decode_program
 from tilewright.backend.vta.program import Call, Program
-from tilewright.backend.vta.runtime import Runtime
+from tilewright.backend.vta.runtime import MOST_STORED, Runtime
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput
 from tilewright.base.forks import ProcessLock
@@ -35,7 +35,8 @@ class Device:
 
     def reserve(self, region: Region) -> None:
         """Make room for a region. Micro-ops of all regions stay in device memory; operands do not."""
-        self.memory_bytes = max(self.memory_bytes, 2 * region.bytes + _SLACK) + _code_bytes(region.program)
+        kept = 0 if self.memory_bytes else MOST_STORED * region.program.config.uop_bytes
+        self.memory_bytes = max(self.memory_bytes, 2 * region.bytes + _SLACK) + kept + 2 * _code_bytes(region.program)
 
     def run(self, region: Region, arrays: Sequence[Array]) -> list[Array]:
         """The outputs of a region."""

@@ -3,7 +3,7 @@
 It is a model in stages (``staged``): a stage is a native part, or a region that the device runs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -12,15 +12,19 @@ from tilewright.backend.vta.driver import Report
 from tilewright.backend.vta.functional import Counters
 from tilewright.base.arguments import FilePath, checked
 from tilewright.base.errors import BadInput, Unsupported
+from tilewright.graph import Node
 from tilewright.insight.explain import Explanation, Finding, NodeFate
 from tilewright.offload.device import timed
 from tilewright.offload.partition import Split
 from tilewright.offload.recognize import Stays
 from tilewright.offload.region import Region
+from tilewright.offload.shipped import part_of
 from tilewright.offload.units import sources
 from tilewright.ops.called import Caller
 from tilewright.runtime import artifact
-from tilewright.staged import StagedModel, Whole
+from tilewright.runtime.runnable import Pickled, RunnableModel
+from tilewright.runtime.stages import Kind, Plan
+from tilewright.staged import StagedModel, Whole, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +77,20 @@ class AcceleratedModel(StagedModel):
         """Raises ``Unsupported``."""
         raise Unsupported("what ships without Python runs on the CPU alone; leave accelerator= out")
 
-    def _stages(self) -> artifact.Stages:
-        """Raises ``Unsupported`` if the accelerator computes anything."""
-        if self._split.regions:
+    def _saved(self, work: Work, plan: Plan) -> tuple[Plan, Sequence[artifact.Artifact | artifact.Stages]]:
+        """As the base; a region is a part of which the code is its program."""
+        name = work.done.op.name if isinstance(work.done, Node) else ""
+        if name not in self._split.regions:
+            return super()._saved(work, plan)
+        return replace(plan, kind=Kind.PART), [part_of(name, self._split.regions[name], self._split.accelerator)]
+
+    def __reduce__(self) -> tuple[Callable[[Pickled], RunnableModel], tuple[Pickled]]:
+        """Raises as ``save``, and ``Unsupported`` if it runs on a device of its user's own."""
+        if self._split.regions and self._split.accelerator.connect is not None:
             raise Unsupported(
-                f"the model can't be saved: parts of it are programs for {self._split.accelerator}, and an artifact "
-                "holds native code only; compile it where the device is, or leave accelerator= out"
+                "the model can't be pickled: it runs on a device of your own; save it, and load it with accelerator="
             )
-        return super()._stages()
+        return super().__reduce__()
 
     @checked(BadInput)
     def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:

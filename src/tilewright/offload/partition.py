@@ -17,8 +17,9 @@ from tilewright.offload.accelerator import Accelerator, Placing
 from tilewright.offload.costs import Costs
 from tilewright.offload.cut import Passing, cheapest
 from tilewright.offload.device import Device
+from tilewright.offload.forms import form_of, scheduled
 from tilewright.offload.recognize import Stays, find_units
-from tilewright.offload.region import Region, region_of, tiling_of
+from tilewright.offload.region import Region, region_of
 from tilewright.offload.units import Product, Unit, shape_of
 from tilewright.ops import Trait
 from tilewright.ops.called import CalledOperator, Caller, TensorType, called
@@ -93,12 +94,20 @@ def split(graph: Graph, accelerator: Accelerator, options: Options, services: Se
 
 
 def _fitting(units: Sequence[Unit], accelerator: Accelerator) -> tuple[tuple[Unit, ...], tuple[Stays, ...]]:
-    """The units of which a tile fits the memories."""
-    config, timing = accelerator.config, accelerator.timing
-    large = [unit for unit in units if isinstance(unit, Product) and tiling_of(unit, config, timing) is None]
-    reason = f"no tile of it fits the memories of {config.name}"
-    stays = (Stays(unit.place, unit.nodes[0].op.name, reason) for unit in large)
-    return tuple(unit for unit in units if unit not in large), tuple(stays)
+    """The units that the accelerator's blocks and memories have room for."""
+    reasons = {unit: _reason(unit, accelerator) for unit in units}
+    stays = (Stays(unit.place, unit.nodes[0].op.name, reason) for unit, reason in reasons.items() if reason is not None)
+    return tuple(unit for unit, reason in reasons.items() if reason is None), tuple(stays)
+
+
+def _reason(unit: Unit, accelerator: Accelerator) -> str | None:
+    """Why a unit does not fit."""
+    config = accelerator.config
+    if isinstance(unit, Product) and unit.groups > 1 and config.block_in % (size := unit.channels // unit.groups):
+        return f"its groups of {size} channels do not divide the blocks of {config.block_in} of {config.name}"
+    if scheduled(form_of(unit, config), config, accelerator.timing) is None:
+        return f"no tile of it fits the memories of {config.name}"
+    return None
 
 
 def _worth(graph: Graph, units: Sequence[Unit], costs: Costs) -> tuple[tuple[Unit, ...], tuple[Stays, ...]]:

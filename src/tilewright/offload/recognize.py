@@ -6,7 +6,7 @@ Then quantizing is a rounding shift, for which ALU has the operations (``roundin
 stays on the CPU, with the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import frexp, inf, ldexp
 from typing import cast
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tilewright.base.dtypes import f32, i8
 from tilewright.graph import Array, Graph, Node, Value
 from tilewright.offload.rounding import MOST_SHIFT, Rounding
-from tilewright.offload.units import Addition, Axis, Image, Product, Unit, image_of
+from tilewright.offload.units import Addition, Axis, Image, Pooling, Product, Unit, image_of
 
 LEAST, MOST = -128, 127
 _EXACT = 1 << 24
@@ -28,7 +28,7 @@ _MOST_LEFT = 15
 """Of shifts to the left of operands, so that their sum has at most 24 bits; and of those that round it."""
 _MOST_PADDING = 15
 """A field of LOAD has 4 bits."""
-_ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add"})
+_ANCHORS = frozenset({"Conv", "Gemm", "MatMul", "Add", "MaxPool"})
 _NO_SCALE = "scales are not powers of two; tilewright quantize --power-of-two makes such"
 
 
@@ -58,10 +58,20 @@ def find_units(graph: Graph) -> Found:
         if node.op.name not in _ANCHORS or (node.op.name == "Add" and not index.is_quantized_sum(node)):
             continue
         try:
-            units.append(_addition(node, index) if node.op.name == "Add" else _product(node, index))
+            units.append(_unit(node, index))
         except _StaysError as error:
             stays.append(Stays(node.source or node.outputs[0].name, node.op.name, str(error)))
     return Found(tuple(units), tuple(stays))
+
+
+def _unit(node: Node, index: "_Index") -> Unit:
+    match node.op.name:
+        case "Add":
+            return _addition(node, index)
+        case "MaxPool":
+            return _pooling(node, index)
+        case _:
+            return _product(node, index)
 
 
 class _StaysError(Exception):
@@ -261,11 +271,11 @@ def _product(node: Node, index: _Index) -> Product:
     data = index.operand(node.inputs[0])
     if node.op.name == "Conv":
         weights, exponents = index.weight(node.inputs[1], 0)
-        rows, columns = _window(node, data.image, weights)
+        rows, columns, groups = _window(node, data.image, weights)
         bias, before = (*node.inputs, None)[2], ()
     else:
         weights, exponents = _matrix(node, index)
-        rows, columns = Axis(1), Axis(data.image.width)
+        rows, columns, groups = Axis(1), Axis(data.image.width), 1
         bias, before = _added(node, index)
         if data.image.height != 1 or data.image.channels != weights.shape[1] or len(data.value.shape) != 2:
             raise _StaysError("its data are no matrix")
@@ -276,20 +286,29 @@ def _product(node: Node, index: _Index) -> Product:
     low, high = ending.bytes()
     rounding = Rounding(addends, _shifts(ending.exponent - units, weights, addends, data), low, high)
     nodes = (node, *before, *ending.nodes)
-    return Product(nodes, data.value, ending.result, rows, columns, weights, rounding)
+    return Product(nodes, data.value, ending.result, rows, columns, weights, rounding, groups)
 
 
-def _window(node: Node, image: Image, weights: NDArray[np.int8]) -> tuple[Axis, Axis]:
-    given = dict(node.attributes)
-    if given.get("group", 1) != 1:
-        raise _StaysError("it has groups; the matrix unit adds up all channels of a block")
+def _window(node: Node, image: Image, weights: NDArray[np.int8]) -> tuple[Axis, Axis, int]:
+    """What filters do along rows and columns, and their groups."""
     if weights.ndim != 4:
         raise _StaysError("it is no convolution over two dimensions")
+    groups = dict(node.attributes).get("group", 1)
+    assert isinstance(groups, int), "as the operator declares it"
+    if groups != 1 and len(weights) != image.channels:
+        raise _StaysError("its groups have more or fewer filters than channels; the matrix unit has blocks of both")
+    rows, columns = _axes(node, image, weights.shape[2:])
+    return rows, columns, groups
+
+
+def _axes(node: Node, image: Image, taps: Sequence[int]) -> tuple[Axis, Axis]:
+    """What a window does along rows and columns."""
+    given = dict(node.attributes)
     strides, dilations = (_integers(given.get(name)) or (1, 1) for name in ("strides", "dilations"))
     pads = _integers(given.get("pads")) or (0, 0, 0, 0)
     axes = [
-        Axis(extent, taps, strides[at], pads[at], pads[at + 2], dilations[at])
-        for at, (extent, taps) in enumerate(zip((image.height, image.width), weights.shape[2:], strict=True))
+        Axis(extent, size, strides[at], pads[at], pads[at + 2], dilations[at])
+        for at, (extent, size) in enumerate(zip((image.height, image.width), taps, strict=True))
     ]
     if any(max(axis.before, axis.after) > min(axis.reach, _MOST_PADDING) for axis in axes):
         raise _StaysError(f"its padding is larger than its filter, or than {_MOST_PADDING}")
@@ -353,6 +372,22 @@ def _shifts(
     if np.any(np.ldexp(most.astype(np.float64), -np.minimum(shifts, 0)) >= ldexp(1.0, 31)):
         raise _StaysError("its sums are scaled up beyond 32 bits")
     return np.minimum(shifts, MOST_SHIFT)
+
+
+# Poolings -------------------------------------------------------------------------------------------------------------
+
+
+def _pooling(node: Node, index: _Index) -> Pooling:
+    data, taps = index.operand(node.inputs[0]), _integers(dict(node.attributes).get("kernel_shape"))
+    if taps is None or len(taps) != 2 or len(data.value.shape) != 4:
+        raise _StaysError("its window has not two dimensions")
+    if dict(node.attributes).get("ceil_mode"):
+        raise _StaysError("its last windows end outside of the image and its padding (ceil_mode)")
+    rows, columns = _axes(node, data.image, taps)
+    ending = index.ending(node)
+    if ending.exponent != data.exponent:
+        raise _StaysError("its result has another scale than its data")
+    return Pooling((node, *ending.nodes), data.value, ending.result, rows, columns, *ending.bytes())
 
 
 # Additions -----------------------------------------------------------------------------------------------------------

@@ -10,19 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tilewright.backend.vta.compiler import Recorded, ordered, recorded
 from tilewright.backend.vta.config import Config, Scratchpad
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.packing import packed_data, packed_filters, unpacked_result
-from tilewright.backend.vta.program import Operand, Program, Recorder
+from tilewright.backend.vta.program import Operand, Program
 from tilewright.backend.vta.runtime import Run, Runtime
 from tilewright.base.arrays import Array
 from tilewright.base.errors import InternalError
 from tilewright.graph import Value
-from tilewright.offload.rounding import cycles
-from tilewright.offload.schedule import ProductSchedule, Sources, Writer, record_addition
-from tilewright.offload.tiling import Tiling, Work, chosen
-from tilewright.offload.units import Addition, Image, Product, Unit, image_of
+from tilewright.offload.forms import DATA, FIRST, RESULT, SECOND, WEIGHTS, form_of, scheduled
+from tilewright.offload.units import Addition, Image, Pooling, Product, Unit, image_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,84 +62,82 @@ def unpacked(array: Array, value: Value) -> Array:
     return np.ascontiguousarray(whole[0, :, 0, :].T if len(value.shape) == 2 else whole)
 
 
-def work_of(unit: Product, config: Config, timing: Timing) -> Work:
-    """A product in blocks."""
-    blocks = -(-unit.channels // config.block_in), -(-unit.filters // config.block_out)
-    alu = cycles(unit.rounding.steps(), timing)
-    return Work(unit.rows, unit.columns, *blocks, len(unit.rounding.tables), alu)
-
-
-def tiling_of(unit: Product, config: Config, timing: Timing) -> Tiling | None:
-    """Its tiling; None if none fits the memories."""
-    return chosen(work_of(unit, config, timing), config, timing)
-
-
 def region_of(units: Sequence[Unit], outputs: Sequence[Value], config: Config, timing: Timing) -> Region:
     """The region of ``units``, in order. ``outputs``: the results that others need."""
     made = {unit.result for unit in units}
     inputs = tuple(dict.fromkeys(value for unit in units for value in unit.inputs if value not in made))
     building = _Building(config, timing)
     for value in inputs:
-        building.operand(value, Scratchpad.INP)
+        building.operand(value.name, Scratchpad.INP, _image(value).tiles(config))
     for number, unit in enumerate(units):
-        result = building.operand(unit.result, Scratchpad.OUT)
-        if isinstance(unit, Product):
-            building.product(number, unit, result)
-        else:
-            building.addition(unit, result)
-    program = building.writer.recorder.finish()
+        building.add(number, unit)
+    program = Program(config, tuple(building.operands.values()), ordered(building.steps, config))
     return Region(tuple(units), inputs, tuple(outputs), program, building.constants)
 
 
 @dataclass(slots=True)
 class _Building:
-    """A region as it is recorded."""
+    """A region as its units are added."""
 
     config: Config
     timing: Timing
-    writer: Writer = field(init=False)
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
-    values: dict[Value, Operand] = field(default_factory=dict[Value, Operand])
+    operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
+    steps: list[Recorded] = field(default_factory=list[Recorded])
 
-    def __post_init__(self) -> None:
-        self.writer = Writer(Recorder(self.config))
+    def operand(self, name: str, pad: Scratchpad, shape: tuple[int, ...]) -> Operand:
+        """A new array in device memory."""
+        self.operands[name] = Operand(name, pad, shape)
+        return self.operands[name]
 
-    def operand(self, value: Value, pad: Scratchpad) -> Operand:
-        """A value in device memory."""
-        shape = _image(value).tiles(self.config)
-        self.values[value] = self.writer.recorder.operand(value.name, pad, shape)
-        return self.values[value]
-
-    def product(self, number: int, unit: Product, result: Operand) -> None:
-        work, tiling = work_of(unit, self.config, self.timing), tiling_of(unit, self.config, self.timing)
-        if tiling is None:
+    def add(self, number: int, unit: Unit) -> None:
+        """The steps of a unit."""
+        program = scheduled(form_of(unit, self.config), self.config, self.timing)
+        if program is None:
             raise InternalError(f"{unit.place}: no tile of it fits {self.config.name}")
-        weights = packed_filters(unit.weights, self.config)
-        tables = self._blocks(unit.rounding.constants())
-        recorder = self.writer.recorder
-        sources = Sources(
-            self.values[unit.data],
-            recorder.operand(f"weights {number}", Scratchpad.WGT, weights.shape[:4]),
-            recorder.operand(f"constants {number}", Scratchpad.ACC, tables.shape[:2]),
-            result,
-        )
-        self.constants |= {sources.weights.name: weights, sources.constants.name: tables}
-        steps = tuple(unit.rounding.steps())
-        ProductSchedule(self.writer, work, tiling, steps, unit.rounding.tables, sources).record()
+        result = self.operand(unit.result.name, Scratchpad.OUT, _image(unit.result).tiles(self.config))
+        match unit:
+            case Product():
+                operands = {DATA: self.operands[unit.data.name], **self._constants(number, unit)}
+            case Addition():
+                first, second = (self.operands[value.name] for value in unit.data)
+                operands = {FIRST: first, SECOND: second}
+            case Pooling():
+                operands = {DATA: self.operands[unit.data.name]}
+        self.steps += recorded(program, self.config, {**operands, RESULT: result})
 
-    def _blocks(self, tables: Array) -> Array:
-        """(tables, channels) as (tables, blocks, batch, block_out)."""
-        count, channels = tables.shape
+    def _constants(self, number: int, unit: Product) -> Mapping[str, Operand]:
+        """The weights and tables of a product."""
+        weights = packed_filters(_whole_blocks(unit, self.config), self.config)
+        found = {WEIGHTS: self._constant(f"{WEIGHTS} {number}", Scratchpad.WGT, weights)}
+        for table, row in unit.rounding.tables.items():
+            found[table.value] = self._constant(f"{table.value} {number}", Scratchpad.ACC, self._blocks(row))
+        return found
+
+    def _constant(self, name: str, pad: Scratchpad, array: Array) -> Operand:
+        self.constants[name] = array
+        return self.operand(name, pad, array.shape[:-2])
+
+    def _blocks(self, row: Array) -> Array:
+        """(channels,) as (blocks, batch, block_out)."""
         block = self.config.block_out
-        whole = np.pad(tables, ((0, 0), (0, -channels % block))).reshape(count, -1, 1, block)
-        return np.ascontiguousarray(np.broadcast_to(whole, (*whole.shape[:2], self.config.batch, block)))
-
-    def addition(self, unit: Addition, result: Operand) -> None:
-        first, second = (self.values[value] for value in unit.data)
-        record_addition(self.writer, unit, (first, second), result)
+        whole = np.pad(row, (0, -len(row) % block)).reshape(-1, 1, block)
+        return np.ascontiguousarray(np.broadcast_to(whole, (len(whole), self.config.batch, block)))
 
 
 def _image(value: Value) -> Image:
     image = image_of(value)
     assert image is not None, "units have images"
     return image
+
+
+def _whole_blocks(unit: Product, config: Config) -> NDArray[np.int8]:
+    """The weights of whole blocks of channels: zeros for those of other groups."""
+    if unit.groups == 1:
+        return unit.weights
+    filters, size, *taps = unit.weights.shape
+    whole = np.zeros((filters, config.block_in, *taps), np.int8)
+    for number, weights in enumerate(unit.weights):
+        first = number // size * size % config.block_in
+        whole[number, first : first + size] = weights
+    return whole

@@ -2,45 +2,59 @@
 
 ``SHR`` rounds down, and adding a half first rounds ties up. So ``r = (x + 2^(s-1)) >> s`` is right except for ties,
 where it must be even: if ``r`` is odd, 1 is subtracted before the shift, which changes it exactly if it was a tie. Bit
-``s`` of ``x + 2^(s-1)`` tells whether ``r`` is odd: shifted to the sign, and back over all bits, it is -1 or 0. That
-takes a second tile beside each tile of sums, the *spare*.
+``s`` of ``x + 2^(s-1)`` tells whether ``r`` is odd: shifted to the sign, and back over all bits, it is -1 or 0.
 
-``steps`` is the sequence as data: a program records it for its tiles, a test runs it on numbers.
+``rounded`` has this as tensor expressions. Where channels have different shifts, these are *tables*: constants with an
+element for each channel, and so are the halves, together with what is added to the sums anyway.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.backend.vta.cycles import Timing
-from tilewright.backend.vta.instructions import AluOperation
+from tilewright.backend.vta.compiler import shift
+from tilewright.base import dtypes
+from tilewright.symbolic.expr import Expr, cast
+from tilewright.tensor.build import compute
+from tilewright.tensor.functions import clip
+from tilewright.tensor.ir import Tensor
 
 MOST_SHIFT = 30
 """The largest one for which a half is a positive number of 32 bits."""
 _ALL_BITS = 32
-_MOST_IMMEDIATE = (1 << 15) - 1
+Index: TypeAlias = tuple[Expr, ...]
 
 
-class Place(Enum):
-    """What an operand of a step is: a tile for each tile of sums, or one for each block of channels."""
+class Table(Enum):
+    """Constants with an element for each channel."""
 
-    SUMS = "sums"
-    SPARE = "spare"
     ADDENDS = "addends"
+    """What is added to a sum, with the half that it is rounded by."""
     LEFTS = "lefts"
+    """The shift that brings the lowest bit of a result to the sign; by -32, which leaves no bit, where none rounds."""
     SHIFTS = "shifts"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """``dst = operation(dst, second)``."""
+class RoundingForm:
+    """All of a rounding but its tables. ``shift``: of all channels; None: each has its own. A negative one multiplies.
 
-    operation: AluOperation
-    dst: Place
-    second: Place | int
+    ``rounds``: whether any channel has ties.
+    """
+
+    shift: int | None
+    rounds: bool
+    low: int
+    high: int
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that ``rounded`` needs, in order; addends are added before."""
+        return (Table.LEFTS, Table.SHIFTS) if self.shift is None else ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,55 +70,48 @@ class Rounding:
     high: int
 
     @property
-    def shift(self) -> int | None:
-        """The shift of all channels, if they have one."""
-        return int(self.shifts[0]) if np.all(self.shifts == self.shifts[0]) else None
+    def form(self) -> RoundingForm:
+        """All but the numbers of channels."""
+        shared = int(self.shifts[0]) if np.all(self.shifts == self.shifts[0]) else None
+        return RoundingForm(shared, bool(np.any(self.shifts > 0)), self.low, self.high)
 
     @property
-    def tables(self) -> tuple[Place, ...]:
-        """The constants that are tiles, in the order in which ``constants`` has them."""
-        return (Place.ADDENDS,) if self.shift is not None else (Place.ADDENDS, Place.LEFTS, Place.SHIFTS)
-
-    def constants(self) -> NDArray[np.int32]:
-        """(tables, channels): what ``steps`` adds and shifts by."""
+    def tables(self) -> Mapping[Table, NDArray[np.int32]]:
+        """The tables of its form, and addends."""
         halves = np.where(self.shifts > 0, np.int64(1) << np.clip(self.shifts - 1, 0, MOST_SHIFT), 0)
         lefts = np.where(self.shifts > 0, self.shifts - (_ALL_BITS - 1), -_ALL_BITS)
-        known = {Place.ADDENDS: self.addends + halves, Place.LEFTS: lefts, Place.SHIFTS: self.shifts}
-        return np.stack([known[place] for place in self.tables]).astype(np.int32)
-
-    def steps(self) -> Iterator[Step]:
-        """From sums to elements of the result."""
-        yield Step(AluOperation.ADD, Place.SUMS, Place.ADDENDS)
-        if np.any(self.shifts > 0):
-            yield from _ties(Place.LEFTS if self.shift is None else self.shift - (_ALL_BITS - 1))
-        yield from _ending(Place.SHIFTS if self.shift is None else self.shift, self.low, self.high)
+        known = {Table.ADDENDS: self.addends + halves, Table.LEFTS: lefts, Table.SHIFTS: self.shifts}
+        return {table: known[table].astype(np.int32) for table in (Table.ADDENDS, *self.form.tables)}
 
 
-def rounded(shift: int, low: int, high: int) -> Iterator[Step]:
-    """The same without addends, for all channels. A shift that rounds is at most 15: its half is an immediate."""
-    if shift > 0:
-        assert 1 << (shift - 1) <= _MOST_IMMEDIATE, "see above"
-        yield Step(AluOperation.ADD, Place.SUMS, 1 << (shift - 1))
-        yield from _ties(shift - (_ALL_BITS - 1))
-    yield from _ending(shift, low, high)
+def half(power: int) -> int:
+    """What is added to a sum before it is rounded by a shift."""
+    return 1 << (power - 1) if power > 0 else 0
 
 
-def _ties(left: Place | int) -> Iterator[Step]:
-    """Subtract 1 where the quotient would be odd; a half has been added."""
-    yield Step(AluOperation.SHR, Place.SPARE, -_ALL_BITS)
-    yield Step(AluOperation.ADD, Place.SPARE, Place.SUMS)
-    yield Step(AluOperation.SHR, Place.SPARE, left)
-    yield Step(AluOperation.SHR, Place.SPARE, _ALL_BITS - 1)
-    yield Step(AluOperation.ADD, Place.SUMS, Place.SPARE)
+def rounded(sums: Tensor, form: RoundingForm, tables: Mapping[Table, Tensor]) -> Tensor:
+    """Bytes of ``sums``, to which halves have been added, as tiles; ``tables`` are (blocks of channels, tile)."""
+
+    def divided(at: Index) -> Expr:
+        """With 1 subtracted where the quotient would be odd."""
+        value = sums[at] if odd is None else sums[at] + odd[at]
+        return _shifted(value, form.shift, tables.get(Table.SHIFTS), at)
+
+    def sign(at: Index) -> Expr:
+        left = None if form.shift is None else form.shift - (_ALL_BITS - 1)
+        return _shifted(sums[at], left, tables.get(Table.LEFTS), at) >> (_ALL_BITS - 1)
+
+    odd = compute(sums.shape, lambda *at: sign(at), name="odd") if form.rounds else None
+    clipped = compute(sums.shape, lambda *at: clip(divided(at), form.low, form.high), name="clipped")
+    return compute(sums.shape, lambda *at: cast(clipped[at], dtypes.i8), name="result")
 
 
-def _ending(shift: Place | int, low: int, high: int) -> Iterator[Step]:
-    if shift != 0:
-        yield Step(AluOperation.SHR, Place.SUMS, shift)
-    yield Step(AluOperation.MAX, Place.SUMS, low)
-    yield Step(AluOperation.MIN, Place.SUMS, high)
-
-
-def cycles(steps: Iterator[Step], timing: Timing) -> int:
-    """Cycles of some steps for each tile."""
-    return sum(timing.alu_interval if isinstance(s.second, int) else timing.alu_pair_interval for s in steps)
+def _shifted(value: Expr, count: int | None, table: Tensor | None, at: Index) -> Expr:
+    """To the right, or to the left by a negative count."""
+    if count is None:
+        assert table is not None, "a form without a shift has tables"
+        channel, *_, row, element = at
+        return shift(value, table[channel, row, element])
+    if count == 0:
+        return value
+    return value >> count if count > 0 else value << -count

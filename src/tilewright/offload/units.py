@@ -1,8 +1,9 @@
 """Units: what the accelerator computes as a whole, with exactly the numbers of the CPU.
 
 A *product* is a convolution or a product of matrices with its bias, activation and quantization; an *addition* is that
-of two quantized values, with what follows. Operands and results are signed bytes without a zero point. A value is an
-image of channels: ``[1, channels, height, width]``, or the rows ``[width, channels]`` of a matrix.
+of two quantized values, with what follows; a *pooling* takes the largest of each window. Operands and results are
+signed bytes without a zero point. A value is an image of channels: ``[1, channels, height, width]``, or the rows
+``[width, channels]`` of a matrix.
 """
 
 import math
@@ -75,7 +76,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Product:
-    """``weights`` are (filters, channels, height, width)."""
+    """``weights`` are (filters, channels of a group, height, width). Groups have as many filters as channels."""
 
     nodes: tuple[Node, ...]
     """The nodes that it takes the place of; the first one is the sum of products."""
@@ -85,6 +86,7 @@ class Product:
     columns: Axis
     weights: NDArray[np.int8]
     rounding: Rounding
+    groups: int = 1
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -99,7 +101,7 @@ class Product:
     @property
     def channels(self) -> int:
         """Channels of the data."""
-        return self.weights.shape[1]
+        return self.weights.shape[1] * self.groups
 
     @property
     def place(self) -> str:
@@ -130,7 +132,30 @@ class Addition:
         return self.nodes[0].source or self.nodes[0].outputs[0].name
 
 
-Unit: TypeAlias = Product | Addition
+@dataclass(frozen=True, slots=True, eq=False)
+class Pooling:
+    """``clip(the largest of a window, low, high)``; what is outside of the image is no part of a window."""
+
+    nodes: tuple[Node, ...]
+    data: Value
+    result: Value
+    rows: Axis
+    columns: Axis
+    low: int
+    high: int
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """What it reads of other units, or of the CPU."""
+        return (self.data,)
+
+    @property
+    def place(self) -> str:
+        """The node of the model."""
+        return self.nodes[0].source or self.nodes[0].outputs[0].name
+
+
+Unit: TypeAlias = Product | Addition | Pooling
 
 
 def shape_of(value: Value) -> tuple[int, ...]:

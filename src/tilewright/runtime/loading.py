@@ -18,6 +18,7 @@ from tilewright.base.memory import memory_guarded
 from tilewright.base.settings import Settings
 from tilewright.runtime import artifact
 from tilewright.runtime.abi import MAX_THREADS
+from tilewright.runtime.devices import Openers
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.runnable import Pickled, RunnableModel
@@ -38,6 +39,7 @@ def load(
     trust: bool | FilePath = False,
     mmap: bool = False,
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
+    accelerator: object = None,
     settings: Settings | None = None,
 ) -> RunnableModel:
     """Load a model that ``CompiledModel.save`` wrote. Requires NumPy, but no part of the compiler.
@@ -54,23 +56,28 @@ def load(
     renaming over it, is safe). A change before a run raises ``CorruptArtifact``; a change during a run gives wrong
     numbers or ends the process.
 
+    ``accelerator``: runs the programs of a model that was split between two devices, as for ``compile``; by default the
+    one that the artifact names. Only such a model needs more than NumPy: the simulators, or what drives the device.
+
     The model can be pickled: by the file's path if it came from a file, which must be there unchanged when it is
     unpickled; else by its bytes.
 
-    Raises ``BadInput`` if there is no such file, key or number of threads, ``UntrustedData`` if no trusted key
-    has signed it, ``Unsupported`` if a key is given and the library that checks it is missing (extra ``[sign]``),
+    Raises ``BadInput`` if there is no such file, key or number of threads, or for an accelerator that the model is not
+    for, ``UntrustedData`` if no trusted key has signed it, ``Unsupported`` if a key is given and the library that
+    checks it is missing (extra ``[sign]``), or if the artifact names a device of its user's own,
     ``CorruptArtifact`` if it is damaged, altered, or made for another processor or version, ``OutOfMemory``.
     """
     chosen = settings or Settings.from_environment()
     wanted = chosen.num_threads if threads is None else threads
     trusted = artifact.trusted(trust)
     if isinstance(path, str | os.PathLike):
-        return _from_file(path, chosen, trusted, wanted, mmap)
+        return _from_file(path, chosen, trusted, wanted, mmap, accelerator)
     if mmap:
         raise BadInput("mmap=True maps a file, and the artifact is given as bytes: give its path, or leave mmap out")
     content = artifact.in_memory(all_bytes(path, "the artifact"))
     found = _read(_UNNAMED, content, chosen.key_dir, trusted)
-    return _model(found, _UNNAMED, wanted, found.signer, lambda: InMemory.of(found, wanted))
+    openers = Openers(accelerator)
+    return _model(found, _UNNAMED, wanted, found.signer, lambda: InMemory.of(found, wanted, accelerator), None, openers)
 
 
 class MappedModel(RunnableModel):
@@ -89,13 +96,18 @@ class MappedModel(RunnableModel):
 
 
 def _from_file(
-    path: str | os.PathLike[str], chosen: Settings, trusted: artifact.Trust, threads: int | None, is_mapped: bool
+    path: str | os.PathLike[str],
+    chosen: Settings,
+    trusted: artifact.Trust,
+    threads: int | None,
+    is_mapped: bool,
+    accelerator: object,
 ) -> RunnableModel:
     mapped = artifact.Mapped(path) if is_mapped else None
     content = artifact.own_bytes(path) if mapped is None else mapped.data
     found = _read(path, content, chosen.key_dir, trusted)
-    pickled = InFile(os.path.abspath(path), found.identity, found.signer, threads, is_mapped)
-    return _model(found, pickled.path, threads, found.signer, lambda: pickled, mapped)
+    pickled = InFile(os.path.abspath(path), found.identity, found.signer, threads, is_mapped, accelerator)
+    return _model(found, pickled.path, threads, found.signer, lambda: pickled, mapped, Openers(accelerator))
 
 
 def _read(
@@ -118,23 +130,29 @@ def _model(
     threads: int | None,
     signer: str | None,
     pickled: Callable[[], Pickled],
-    mapped: artifact.Mapped | None = None,
+    mapped: artifact.Mapped | None,
+    openers: Openers,
 ) -> RunnableModel:
     if isinstance(found, artifact.Versions):
         versions = {sizes: _native(parts, path, threads) for sizes, parts in found.artifacts.items()}
+        openers.require_used()
         return VersionedModel(found.inputs, versions, signer, pickled, mapped)
-    executable = _executable(found, path, threads)
+    executable = _executable(found, path, threads, openers)
+    openers.require_used()
     if mapped is None:
         return RunnableModel(executable, signer, pickled)
     return MappedModel(executable, mapped, signer, pickled)
 
 
-def _executable(found: artifact.Artifact | artifact.Stages, path: str, threads: int | None) -> Executable:
-    if isinstance(found, artifact.Artifact):
-        return _native(found, path, threads)
-    bodies = iter([_executable(body, path, threads) for body in found.bodies])
-    stages = [Stage(plan, [next(bodies) for _ in range(plan.bodies)]) for plan in found.plans]
+def _executable(
+    found: artifact.Artifact | artifact.Stages, path: str, threads: int | None, openers: Openers
+) -> Executable:
     try:
+        if isinstance(found, artifact.Artifact):
+            is_native = found.build.architecture not in artifact.DEVICES
+            return _native(found, path, threads) if is_native else openers.executable(found)
+        bodies = iter([_executable(body, path, threads, openers) for body in found.bodies])
+        stages = [Stage(plan, [next(bodies) for _ in range(plan.bodies)]) for plan in found.plans]
         return StagedExecutable(found.manifest, found.constants, stages, threads)
     except BadArtifact as error:
         raise artifact.unusable(path, error) from error
@@ -156,12 +174,13 @@ class InFile(Pickled):
     signer: str | None
     threads: int | None
     is_mapped: bool
+    accelerator: object = None
 
     def model(self) -> RunnableModel:
         mapped = artifact.Mapped(self.path) if self.is_mapped else None
         content = artifact.own_bytes(self.path) if mapped is None else mapped.data
         found = _read(self.path, content, None, True, self.identity)
-        return _model(found, self.path, self.threads, self.signer, lambda: self, mapped)
+        return _model(found, self.path, self.threads, self.signer, lambda: self, mapped, Openers(self.accelerator))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,14 +190,17 @@ class InMemory(Pickled):
     content: bytes
     signer: str | None
     threads: int | None
+    accelerator: object = None
 
     @staticmethod
-    def of(parts: Found, threads: int | None) -> "InMemory":
+    def of(parts: Found, threads: int | None, accelerator: object = None) -> "InMemory":
         """Raises ``Unsupported`` if there is no code to save."""
         if isinstance(parts, artifact.Versions):
             return InMemory(b"".join(artifact.pack_versions(parts, None, signed=False)), parts.signer, threads)
         if isinstance(parts, artifact.Stages):
-            return InMemory(b"".join(artifact.pack_stages(parts, None, signed=False)), parts.signer, threads)
+            return InMemory(
+                b"".join(artifact.pack_stages(parts, None, signed=False)), parts.signer, threads, accelerator
+            )
         if not parts.objects:
             raise Unsupported("the back end of this model makes nothing that can be pickled; compile it for the cpu")
         return InMemory(b"".join(artifact.packed(parts, None, signed=False).parts), parts.signer, threads)
@@ -186,4 +208,4 @@ class InMemory(Pickled):
     def model(self) -> RunnableModel:
         content = artifact.in_memory(self.content)
         found = _read(_UNNAMED, content, None, True)
-        return _model(found, _UNNAMED, self.threads, self.signer, lambda: self)
+        return _model(found, _UNNAMED, self.threads, self.signer, lambda: self, None, Openers(self.accelerator))

@@ -4,12 +4,20 @@ from collections.abc import Callable
 from random import Random
 
 from tilewright import te
+from tilewright.backend.vta import shift
 from tilewright.backend.vta.config import VTA, Config, Scratchpad
 from tilewright.backend.vta.layers import Convolution, convolution_sums, convolution_tensor, tiles
 
 BATCHES = Config("batches", batch=2, block_in=8, block_out=4, uop_bits=64, instruction_bits=256)
 SMALL = Config(
-    "small", block_in=4, block_out=4, uop_bytes=1 << 10, inp_bytes=1 << 10, wgt_bytes=1 << 12, acc_bytes=4096
+    "small",
+    block_in=4,
+    block_out=4,
+    uop_bytes=1 << 10,
+    inp_bytes=1 << 10,
+    wgt_bytes=1 << 12,
+    acc_bytes=4096,
+    alu_operations=6,
 )
 
 
@@ -117,7 +125,19 @@ def added(random: Random, config: Config) -> te.Tensor:
     )
 
 
+def scaled(random: Random, config: Config) -> te.Tensor:
+    """Sums, shifted by a count for each channel, to the right or to the left; and whether they were odd, subtracted."""
+    shape = (2, random.randint(1, 6), random.randint(1, 6))
+    a = acc(shape, config, "a", Scratchpad.ACC)
+    counts = acc((2,), config, "counts", Scratchpad.ACC)
+    moved = te.compute(
+        like(shape, config), lambda c, y, x, b, o: shift(a[c, y, x, b, o], counts[c, b, o]), name="moved"
+    )
+    odd = te.compute(like(shape, config), lambda *at: (moved[at] << 31) >> 31, name="odd")
+    return te.compute(like(shape, config), lambda *at: narrow(moved[at] + odd[at]), name="scaled")
+
+
 EXPRESSIONS: dict[str, Callable[[Random, Config], te.Tensor]] = {
-    one.__name__: one for one in (convolution, residual, dense, pooled, averaged, added)
+    one.__name__: one for one in (convolution, residual, dense, pooled, averaged, added, scaled)
 }
 CONFIGS = (VTA, BATCHES, SMALL)

@@ -105,6 +105,8 @@ class Oracle:
             case AluOperation.MUL:
                 bits = self.config.out_bits
                 return wrapped(wrapped(x, bits) * wrapped(y, bits))
+            case AluOperation.CLIP:
+                return np.clip(x, wrapped(y // 256, 8), None).clip(None, wrapped(y, 8))
 
 
 def _shifted(value: int, count: int) -> int:

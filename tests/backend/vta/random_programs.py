@@ -9,7 +9,7 @@ from tilewright.backend.vta.instructions import Alu, AluOperation, Gemm, Instruc
 
 MEMORY = 1 << 13
 CONFIGS = (
-    Config("one", 1, 4, 4, uop_bytes=128, inp_bytes=128, wgt_bytes=256, acc_bytes=512),
+    Config("one", 1, 4, 4, uop_bytes=128, inp_bytes=128, wgt_bytes=256, acc_bytes=512, alu_operations=6),
     Config("rows", 2, 4, 2, uop_bytes=128, inp_bytes=128, wgt_bytes=128, acc_bytes=256),
     Config(
         "wide",
@@ -141,7 +141,7 @@ def random_alu(random: Random, config: Config, uops: tuple[Uop, ...]) -> Alu:
     shallow = min((Scratchpad.ACC, Scratchpad.INP), key=config.depth)
     dst = _factors(random, config, Scratchpad.ACC, outer, inner)
     src = _factors(random, config, shallow, outer, inner)
-    operation = random.choice(list(AluOperation))
+    operation = random.choice(list(AluOperation)[: config.alu_operations])
     immediates = range(-40, 41) if operation is AluOperation.SHR else (-32768, -1, 0, 1, 7, 255, 32767)
     return Alu(
         operation=operation,

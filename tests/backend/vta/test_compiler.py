@@ -8,7 +8,12 @@ import pytest
 from tests.backend.vta.expressions import BATCHES, CONFIGS, EXPRESSIONS, like, narrow
 from tilewright import te
 from tilewright.backend.vta import VTA, Config, Scratchpad, Tiles, Timing, gemm, memories, schedule_tiles
-from tilewright.backend.vta.compiler import translated
+from tilewright.backend.vta.compiler import translate, translated
+from tilewright.backend.vta.config import CLIP
+from tilewright.backend.vta.device_memory import DeviceMemory
+from tilewright.backend.vta.fields import InvalidInstruction
+from tilewright.backend.vta.functional import Core
+from tilewright.backend.vta.instructions import Alu, AluOperation
 from tilewright.backend.vta.layers import Convolution, convolution_tensor, tiles
 from tilewright.backend.vta.program import Call
 from tilewright.backend.vta.runtime import Runtime
@@ -92,6 +97,44 @@ def test_alu_computes_in_place() -> None:
     kernels = [step.kernel for step in program.steps if isinstance(step, Call)]
     assert len(kernels) == 5  # reset, products; shift, maximum, minimum
     assert {uop.dst for kernel in kernels for uop in kernel.uops} == {0}
+
+
+def test_virtual_threads_share_what_is_needed_in_passing() -> None:
+    """Three tiles of 600 accumulators fit, and four do not: the one beside the sums is that of both threads."""
+    a = tiles((2, 600), Scratchpad.ACC, VTA, "a")
+    wide = te.compute(a.shape, lambda *at: a[at] + 5, name="wide")
+    odd = te.compute(a.shape, lambda *at: (wide[at] << 31) >> 31, name="odd")
+    result = te.compute(a.shape, lambda *at: narrow(wide[at] + odd[at]), name="c")
+    schedule = te.create_schedule(result)
+    schedule_tiles(schedule.schedule, Tiles((1, 600), 1, 2), VTA)
+    te.accelerate(schedule, VTA).check()
+
+
+def test_the_ends_of_a_program_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute begins before all of the first tile is there, and the last one is stored in parts: with equal results."""
+    result = convolution_tensor(Convolution(14, 14, 4, 8, 3, padding=1), VTA)
+    found: list[te.Accelerated] = []
+    for is_eased in (True, False):
+        if not is_eased:
+            monkeypatch.setattr(translate, "eased", lambda steps, config: steps)
+        schedule = te.create_schedule(result)
+        schedule_tiles(schedule.schedule, Tiles((4, 14, 14), 1), VTA)
+        found.append(te.accelerate(schedule, VTA))
+        found[-1].check()
+        assert found[-1].cycles.gemm == found[-1].counters.gemm
+    eased, plain = (kernel.cycles.total for kernel in found)
+    assert eased < plain - 1500
+    assert found[0].counters.loaded_inp == found[1].counters.loaded_inp
+    assert found[0].counters.stored == found[1].counters.stored
+
+
+def test_both_limits_are_one_operation_where_alu_has_it() -> None:
+    result = convolution_tensor(Convolution(6, 6, 1, 1, 1), CLIP)
+    kernel = te.accelerate(result, CLIP)
+    kernel.check()
+    assert kernel.listing.count("ALU clip") and not kernel.listing.count("ALU max")
+    with pytest.raises(InvalidInstruction, match="vta has no CLIP"):
+        Core(VTA, DeviceMemory(1 << 12, VTA.alignment)).execute(Alu(operation=AluOperation.CLIP))
 
 
 def test_a_buffer_that_is_read_again_keeps_its_tiles() -> None:

@@ -14,7 +14,7 @@ from tilewright.backend.vta.driver import Driver, Report
 from tilewright.backend.vta.fields import InvalidInstruction
 from tilewright.backend.vta.instructions import AluOperation, Gemm, Load, Store, Uop
 from tilewright.backend.vta.kernels import AluKernel, GemmKernel, Loop, unrolled
-from tilewright.backend.vta.micro_op_cache import MicroOpCache, Placement
+from tilewright.backend.vta.micro_op_cache import MicroOpCache
 from tilewright.backend.vta.program import Pass, Program, Recorder, tokens_of
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
@@ -38,15 +38,16 @@ def sequence(name: int, length: int) -> tuple[Uop, ...]:
 def test_the_least_recently_used_micro_ops_give_way() -> None:
     cache = MicroOpCache(10)
     a, b, c = sequence(0, 4), sequence(1, 4), sequence(2, 3)
-    assert cache.place(a) == Placement(0, is_new=True)
-    assert cache.place(b) == Placement(4, is_new=True)
-    assert cache.place(a) == Placement(0, is_new=False)
-    assert cache.place(c) == Placement(4, is_new=True)  # instead of b
-    assert cache.place(a) == Placement(0, is_new=False)
-    assert cache.place(sequence(3, 3)) == Placement(7, is_new=True)  # what is left
-    assert cache.place(b) == Placement(0, is_new=True)  # instead of c and a
+    assert cache.place(a) is None
+    assert cache.add([a, b]) == 0
+    assert (cache.place(b), cache.place(a)) == (4, 0)
+    assert cache.add([c]) == 4  # instead of b
+    assert cache.place(a) == 0
+    assert cache.add([sequence(3, 3)]) == 7  # what is left
+    assert cache.place(b) is None
+    assert cache.add([b]) == 0  # instead of c and a
     with pytest.raises(BadProgram, match="a kernel of 11 micro-ops does not fit the micro-op memory of 10"):
-        cache.place(sequence(4, 11))
+        cache.add([sequence(4, 6), sequence(5, 5)])
 
 
 def tokens(program: Program) -> list[list[str]]:

@@ -13,12 +13,14 @@ program as bytes, run by a device (a simulator, or whatever else implements the 
     driver         the protocol of devices; simulated: the simulators as one; runtime: runs programs on one
     memories       scopes of buffers, and GEMM as a tensor intrinsic: what schedules know
     compiler       scheduled loop programs to programs; schedules: those that nobody writes; backend: for te.build
+    written        programs as text, for artifacts
     layers         layers as tensor expressions; packing: their arrays; convolution: all of it for a convolution
 
 A new device implements ``driver.Driver``. A new instruction is a class in ``instructions`` and its meaning in
 ``functional`` and ``footprints``; its encoding, text and manual follow. docs/accelerator.md goes through all of it.
 """
 
+from tilewright.backend.vta.compiler import shift
 from tilewright.backend.vta.config import LARGE, OSDI, PRESETS, VTA, Config, Module, Scratchpad
 from tilewright.backend.vta.cycles import Cycles, Timing, simulate
 from tilewright.backend.vta.driver import Driver, Report
@@ -51,5 +53,6 @@ __all__ = [
     "gemm",
     "memories",
     "schedule_tiles",
+    "shift",
     "simulate",
 ]

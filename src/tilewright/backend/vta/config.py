@@ -19,6 +19,8 @@ MOST_TILES = 1 << 16
 WIDTHS = (8, 16)
 """Bits of the elements of inp, wgt and out tiles."""
 ACCUMULATOR_BITS = 32
+VTA_OPERATIONS, ALL_OPERATIONS = 5, 6
+"""Of ALU."""
 
 
 class Explained(IntEnum):
@@ -77,6 +79,8 @@ class Config:
     uop_bits: int = 32
     instruction_bits: int = 128
     clock_mhz: int = 100
+    alu_operations: int = VTA_OPERATIONS
+    """The operations of ALU: the first so many of the instruction set. VTA has all but CLIP."""
 
     def __post_init__(self) -> None:
         for name in ("batch", "block_in", "block_out"):
@@ -92,6 +96,10 @@ class Config:
                 raise BadInput(f"{self.name}: {name}={bits} is not 32 or a larger power of two")
         for pad in (Scratchpad.UOP, Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC):
             self._check_size(pad)
+        if self.alu_operations not in (VTA_OPERATIONS, ALL_OPERATIONS):
+            raise BadInput(
+                f"{self.name}: alu_operations={self.alu_operations}; ALU has {VTA_OPERATIONS} or {ALL_OPERATIONS}"
+            )
         if self.clock_mhz < 1:
             raise BadInput(f"{self.name}: clock_mhz={self.clock_mhz} is not a frequency; use 1 or more")
 
@@ -180,5 +188,7 @@ VTA = Config("vta")
 """VTA's default on a Pynq board: 51.2 GOPS."""
 LARGE = Config("large", block_in=32, block_out=32, inp_bytes=64 << 10, wgt_bytes=1 << 20, acc_bytes=256 << 10)
 """As many tiles in each memory as VTA's default, each with twice the block: four times the products of a micro-op."""
+CLIP = Config("clip", alu_operations=ALL_OPERATIONS)
+"""VTA's default, and ALU clips to two limits at once, which VTA's has not."""
 
-PRESETS = {config.name: config for config in (OSDI, VTA, LARGE)}
+PRESETS = {config.name: config for config in (OSDI, VTA, LARGE, CLIP)}

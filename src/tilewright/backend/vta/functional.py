@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.backend.vta.config import Config, Scratchpad
 from tilewright.backend.vta.device_memory import DeviceMemory
+from tilewright.backend.vta.fields import InvalidInstruction
 from tilewright.backend.vta.footprints import (
     Footprint,
     Region,
@@ -194,6 +195,8 @@ class Core:
 
     def _compute(self, instruction: Gemm | Alu) -> Footprint:
         require_uops(instruction, self.config)
+        if isinstance(instruction, Alu) and instruction.operation >= self.config.alu_operations:
+            raise InvalidInstruction(f"{self.config.name} has no {instruction.operation.name}; its ALU is VTA's")
         words = self._pads[Scratchpad.UOP][instruction.uop_begin : instruction.uop_end]
         plan = self._plan(instruction, words)
         if isinstance(instruction, Alu):
@@ -267,6 +270,9 @@ def apply(operation: AluOperation, first: Accumulators, second: NDArray[np.int32
         case AluOperation.MUL:
             narrow = config.dtype(Scratchpad.OUT)
             return first.astype(narrow).astype(np.int32) * second.astype(narrow).astype(np.int32)
+        case AluOperation.CLIP:
+            low, high = (part.astype(np.int8).astype(np.int32) for part in (second >> 8, second))
+            return np.minimum(np.maximum(first, low), high)
 
 
 def shifted(first: Accumulators, second: NDArray[np.int32]) -> Accumulators:

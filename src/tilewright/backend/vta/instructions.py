@@ -51,6 +51,11 @@ class AluOperation(Explained):
         "`floor(x / 2^y)`; a negative `y` shifts to the left. By 32 or more, no bit is left.",
     )
     MUL = 4, "`x * y` of the low bits of both, as many as an element of out has, as signed numbers."
+    CLIP = (
+        5,
+        "`min(max(x, low), high)`: the lowest byte of `y` is `high` and the next one `low`, both signed. Only with "
+        "`alu_operations=6`.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

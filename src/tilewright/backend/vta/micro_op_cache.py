@@ -1,18 +1,12 @@
 """The micro-op memory as a cache: which micro-ops are on the chip, and where; the least recently used ones give way."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from tilewright.backend.vta.instructions import Uop
 from tilewright.base.errors import BadProgram
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Where micro-ops are, and whether they must be loaded first."""
-
-    begin: int
-    is_new: bool
 
 
 @dataclass(slots=True)
@@ -23,11 +17,18 @@ class MicroOpCache:
     _begins: OrderedDict[tuple[Uop, ...], int] = field(default_factory=OrderedDict[tuple[Uop, ...], int])
     """Where each sequence begins; the least recently used one first."""
 
-    def place(self, uops: tuple[Uop, ...]) -> Placement:
-        """The place of a sequence; others may lose theirs. Raises ``BadProgram`` if it is larger than the memory."""
+    def place(self, uops: tuple[Uop, ...]) -> int | None:
+        """Where a sequence begins; None if it is not on the chip."""
         if uops in self._begins:
             self._begins.move_to_end(uops)
-            return Placement(self._begins[uops], is_new=False)
+        return self._begins.get(uops)
+
+    def add(self, sequences: Sequence[tuple[Uop, ...]]) -> int:
+        """Where sequences begin that are not on the chip, one after another; others may lose their place.
+
+        Raises ``BadProgram`` if they are larger than the memory.
+        """
+        uops = tuple(chain.from_iterable(sequences))
         if len(uops) > self.depth:
             raise BadProgram(
                 f"a kernel of {len(uops)} micro-ops does not fit the micro-op memory of {self.depth}; make two of its "
@@ -35,8 +36,11 @@ class MicroOpCache:
             )
         while (begin := self._gap(len(uops))) is None:
             self._begins.popitem(last=False)
-        self._begins[uops] = begin
-        return Placement(begin, is_new=True)
+        at = begin
+        for sequence in sequences:
+            self._begins[sequence] = at
+            at += len(sequence)
+        return begin
 
     def _gap(self, length: int) -> int | None:
         """The first free place for ``length`` micro-ops."""

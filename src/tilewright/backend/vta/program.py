@@ -133,7 +133,7 @@ _POP: Mapping[Channel, str] = {
     (Module.COMPUTE, Module.STORE): "pop_previous",
     (Module.STORE, Module.COMPUTE): "pop_next",
 }
-_NOTHING: dict[Module, Load | Store] = {
+NOTHING: dict[Module, Load | Store] = {
     Module.LOAD: Load(memory=Scratchpad.INP, rows=0, columns=0),
     Module.COMPUTE: Load(memory=Scratchpad.UOP, rows=0, columns=0),
     Module.STORE: Store(rows=0, columns=0),
@@ -214,7 +214,7 @@ class Recorder:
         if giver not in self._last:
             raise BadProgram(f"{giver.value} has done nothing that {taker.value} could wait for")
         if getattr(tokens_of(self._steps[self._last[giver]]), name):
-            self._record(Pass(_NOTHING[giver]))
+            self._record(Pass(NOTHING[giver]))
         position = self._last[giver]
         step = self._steps[position]
         self._steps[position] = with_tokens(step, replace(tokens_of(step), **{name: True}))
@@ -226,7 +226,7 @@ class Recorder:
         """
         name = _flag(_POP, (giver, taker))
         if getattr(self._awaited.get(taker, NO_TOKENS), name):
-            self._record(Pass(_NOTHING[taker]))
+            self._record(Pass(NOTHING[taker]))
         self._awaited[taker] = replace(self._awaited.get(taker, NO_TOKENS), **{name: True})
 
     def _record(self, step: Step) -> None:

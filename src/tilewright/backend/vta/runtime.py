@@ -3,12 +3,13 @@
     runtime = Runtime(SimulatedDevice(VTA))
     results, report = runtime.run(program, {"A": a, "B": b})
 
-Micro-ops stay in device memory, each sequence once, and in the micro-op memory as long as others need no room: a second
-run of a program loads none.
+Micro-ops stay in device memory, and in the micro-op memory as long as others need no room: a second run of a program
+loads none. Where a kernel's are loaded, so are those of the next kernels: a LOAD waits for device memory once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from tilewright.backend.vta.config import Scratchpad
 from tilewright.backend.vta.driver import Driver, Report
 from tilewright.backend.vta.instructions import Instruction, Load, Store, Uop, encode_program, encode_uops
 from tilewright.backend.vta.micro_op_cache import MicroOpCache
-from tilewright.backend.vta.program import Call, Operand, Pass, Program, Transfer
+from tilewright.backend.vta.program import Call, Operand, Pass, Program, Step, Transfer
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadProgram
 
@@ -29,6 +30,12 @@ class Run:
     report: Report
     instructions: tuple[Instruction, ...]
     """What ran, with addresses."""
+
+
+MOST_STORED = 4
+"""How many times the micro-op memory is kept in device memory between runs: what loads it differs where it is full."""
+_MOST_AT_ONCE = 256
+"""Micro-ops that are loaded together. In a cycle pass two, and a LOAD waits for some tens."""
 
 
 @dataclass(slots=True)
@@ -49,6 +56,8 @@ class Runtime:
         Raises ``BadFeed`` for missing, unknown or unfit arrays, ``BadProgram`` for a program of another configuration,
         and whatever the device raises.
         """
+        if sum(map(len, self._stored)) > MOST_STORED * self._cache.depth:
+            self._forget()
         if program.config != self.driver.config:
             raise BadProgram(
                 f"the program is for {program.config.name}, and the device is {self.driver.config.name}; record it for "
@@ -101,27 +110,44 @@ class Runtime:
         return array.tobytes()
 
     def _linked(self, program: Program, addresses: Mapping[str, int]) -> Iterator[Instruction]:
-        for step in program.steps:
+        for at, step in enumerate(program.steps):
             match step:
                 case Transfer():
                     yield self._addressed(step.instruction, addresses[step.operand.name])
                 case Pass():
                     yield step.instruction
                 case Call():
-                    yield from self._called(step)
+                    yield from self._called(step, program.steps, at)
 
     def _addressed(self, instruction: Load | Store, address: int) -> Load | Store:
         tile = self.driver.config.tile_bytes(instruction.memory)
         return replace(instruction, dram=instruction.dram + address // tile)
 
-    def _called(self, call: Call) -> Iterator[Instruction]:
+    def _called(self, call: Call, steps: Sequence[Step], at: int) -> Iterator[Instruction]:
         """The kernel, after its micro-ops if they are not on the chip. Their LOAD needs no tokens: compute runs it."""
         uops = call.kernel.uops
-        place = self._cache.place(uops)
-        if place.is_new and uops:
-            load = Load(memory=Scratchpad.UOP, sram=place.begin, columns=len(uops))
-            yield self._addressed(load, self._address_of(uops))
-        yield call.kernel.instruction(place.begin, call.tokens)
+        begin = self._cache.place(uops)
+        if begin is None:
+            batch = self._batch(uops, steps, at)
+            begin = self._cache.add(batch)
+            together = tuple(chain.from_iterable(batch))
+            if together:
+                load = Load(memory=Scratchpad.UOP, sram=begin, columns=len(together))
+                yield self._addressed(load, self._address_of(together))
+        yield call.kernel.instruction(begin, call.tokens)
+
+    def _batch(self, uops: tuple[Uop, ...], steps: Sequence[Step], at: int) -> list[tuple[Uop, ...]]:
+        """What is loaded with the micro-ops of a kernel: those that are needed next, and are not on the chip."""
+        batch, count = [uops], len(uops)
+        most = min(_MOST_AT_ONCE, self._cache.depth // 4)
+        for step in islice(steps, at + 1, None):
+            own = step.kernel.uops if isinstance(step, Call) else uops
+            if own in batch or self._cache.place(own) is not None:
+                continue
+            if (count := count + len(own)) > most:
+                break
+            batch.append(own)
+        return batch
 
     def _address_of(self, uops: tuple[Uop, ...]) -> int:
         if uops not in self._stored:
@@ -148,7 +174,11 @@ class Runtime:
 
     def close(self) -> None:
         """Give the micro-ops' device memory back."""
+        self._forget()
+        self._cache.clear()
+
+    def _forget(self) -> None:
+        """Free the micro-ops in device memory; those on the chip stay there."""
         for address in self._stored.values():
             self.driver.free(address)
         self._stored.clear()
-        self._cache.clear()

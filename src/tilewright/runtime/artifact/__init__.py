@@ -21,7 +21,7 @@ and writes nothing to disk. To add a field: extend ``description`` in both direc
 ``description.FORMAT``.
 """
 
-from tilewright.runtime.artifact.artifact import Artifact, add_signature, packed, read, save
+from tilewright.runtime.artifact.artifact import DEVICES, Artifact, add_signature, packed, read, save
 from tilewright.runtime.artifact.content import Mapped, in_memory, own_bytes
 from tilewright.runtime.artifact.description import Build
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
@@ -39,6 +39,7 @@ from tilewright.runtime.artifact.versions import (
 __all__ = [
     "Artifact",
     "Build",
+    "DEVICES",
     "Mapped",
     "PublicKey",
     "SecretKey",

@@ -18,6 +18,8 @@ from tilewright.runtime.artifact.sealed import Opened, Trust, explained, identit
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.manifest import Manifest
 
+DEVICES: Final[Mapping[str, str]] = {"vta": "tilewright.offload.shipped"}
+"""Architectures that are no processors, and the modules that run programs for them (``runtime.devices``)."""
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
 
@@ -160,7 +162,9 @@ class _Checked:
 
 
 def _check_processor(build: Build) -> None:
-    """Raise ``CorruptArtifact`` if this machine can't run the code."""
+    """Raise ``CorruptArtifact`` if this machine can't run the code; programs of other devices are none of its code."""
+    if build.architecture in DEVICES:
+        return
     if reason := misfit(build.architecture, build.features):
         raise CorruptArtifact(f"{reason}; compile the model for this machine (it was for {build.target})")
 

@@ -2,7 +2,7 @@
 
 ``min(max(sums >> 8, -128), 127)`` starts from ``sums`` and has three operations with an immediate. The second operand
 of an operation may be another accumulator, but no expression: that is a stage of its own. Casts that keep the number
-are free, as accumulators hold 32 bits of everything.
+are free, as accumulators hold 32 bits of everything. ``shift`` is SHR by counts that are data, of either sign.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,12 @@ from tilewright.backend.vta.instructions import AluOperation
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import Unsupported
-from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select
+from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Select, select
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor.reducers import max_value, min_value
 
 _IMMEDIATES = range(-(1 << 15), 1 << 15)
+_BYTES = frozenset(range(-128, 128))
 _OPERATIONS = {
     BinaryOp.MIN: AluOperation.MIN,
     BinaryOp.MAX: AluOperation.MAX,
@@ -55,6 +56,11 @@ class Chain:
         return Chain(self.start, (*self.operations, Operation(operation, operand)), where)
 
 
+def shift(value: Expr, count: Expr) -> Expr:
+    """``value >> count``; for a negative count, to the left: what SHR computes, so ``count`` may be an accumulator."""
+    return select(count >= 0, value >> count, value << (0 - count))
+
+
 def chain_of(value: Expr, config: Config) -> Chain:
     """The operations that compute ``value``. Raises ``Unsupported``, with the part that ALU can't compute."""
     match value:
@@ -66,6 +72,8 @@ def chain_of(value: Expr, config: Config) -> Chain:
             return chain_of(a, config)
         case Binary(op, a, b):
             return _binary(op, a, b, config)
+        case Select(a=Binary(BinaryOp.SHR, a, Read() as count)) if a.dtype == dtypes.i32 and value == shift(a, count):
+            return chain_of(a, config).then(AluOperation.SHR, count)
         case _:
             raise Unsupported(f"ALU can't compute `{value}`")
 
@@ -73,6 +81,10 @@ def chain_of(value: Expr, config: Config) -> Chain:
 def _binary(op: BinaryOp, a: Expr, b: Expr, config: Config) -> Chain:
     if isinstance(b, Select):
         return _guarded(op, a, b)
+    limits = _limits(a, b) if op is BinaryOp.MIN and config.alu_operations > AluOperation.CLIP else None
+    if limits is not None:
+        inner, low, high = limits
+        return chain_of(inner, config).then(AluOperation.CLIP, (low << 8) | (high & 0xFF))
     if op in _COMMUTATIVE and _operand(b) is None:
         a, b = b, a
     operand = _operand(b)
@@ -93,6 +105,15 @@ def _binary(op: BinaryOp, a: Expr, b: Expr, config: Config) -> Chain:
             return chain.then(AluOperation.SHR, 1 - operand.bit_length())
         case _:
             raise Unsupported(f"ALU has no operation for `{op.value}` with `{b}`")
+
+
+def _limits(a: Expr, b: Expr) -> tuple[Expr, int, int] | None:
+    """``min(max(value, low), high)`` with limits of bytes: the value, and both."""
+    match a, b:
+        case Binary(BinaryOp.MAX, value, Const(value=low)), Const(value=high) if low in _BYTES and high in _BYTES:
+            return value, int(low), int(high)
+        case _:
+            return None
 
 
 def _guarded(op: BinaryOp, a: Expr, b: Select) -> Chain:
@@ -148,7 +169,7 @@ def _require_bits(op: BinaryOp, a: Expr, b: Expr) -> None:
     if op is BinaryOp.SHR and isinstance(b, Const) and int(b.value) < 0:
         raise Unsupported(f"`>>` by {b.value}: the accelerator would shift to the left")
     if op is BinaryOp.SHR and not isinstance(b, Const):
-        raise Unsupported(f"`>>` by `{b}`, which may be negative: the accelerator would shift to the left")
+        raise Unsupported(f"`>>` by `{b}`: the accelerator would shift to the left by a negative number; use vta.shift")
 
 
 def _is_narrow(value: Expr, config: Config) -> bool:

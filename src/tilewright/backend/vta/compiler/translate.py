@@ -3,7 +3,7 @@
 Loops run here, once for each instruction; the innermost serial ones around a block are the instruction's own. Unrolled
 loops are not: each of their iterations has instructions of its own. An ``Alloc`` takes tiles of its memory until its
 body ends. The iterations of a loop over virtual threads have allocations side by side, and what they do is interleaved
-(``recording``).
+(``recording``). What ALU only needs in passing is at the end of its memory, in one place for all of them.
 """
 
 from collections import Counter
@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.backend.vta.compiler.actions import Action, action_of
+from tilewright.backend.vta.compiler.easing import eased
 from tilewright.backend.vta.compiler.forms import Env, constant, extents, no_data
-from tilewright.backend.vta.compiler.places import shared
+from tilewright.backend.vta.compiler.places import passing, shared
 from tilewright.backend.vta.compiler.recording import Recorded, interleaved, ordered
 from tilewright.backend.vta.compiler.site import Site
 from tilewright.backend.vta.compiler.tiles import tiles_of
@@ -34,8 +35,17 @@ def translated(program: LoopProgram, config: Config) -> Program:
     fit its memories.
     """
     walk = _Walk(program, config)
-    steps = ordered(walk.visit(program.body, {}, ()), config)
+    steps = ordered(eased(list(walk.visit(program.body, {}, ())), config), config)
     return Program(config, tuple(walk.operands[p.name] for p in program.params if p.name in walk.operands), steps)
+
+
+def recorded(program: LoopProgram, config: Config, operands: Mapping[str, Operand]) -> Sequence[Recorded]:
+    """The steps of a program that is a part of a larger one, without tokens (``recording.ordered``).
+
+    ``operands``: what its parameters are there. Raises as ``translated``.
+    """
+    walk = _Walk(program, config, dict(operands))
+    return eased(list(walk.visit(program.body, {}, ())), config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +67,18 @@ class _Walk:
     """The first free tile of each memory."""
     highest: dict[Scratchpad, int] = field(default_factory=dict[Scratchpad, int])
     """The end of the tiles that were taken since a virtual thread began."""
+    ends: dict[Scratchpad, int] = field(default_factory=dict[Scratchpad, int])
+    """Where tiles begin that are taken in passing."""
+    peaks: dict[Scratchpad, int] = field(default_factory=dict[Scratchpad, int])
+    """How many tiles were taken at most, of each memory; and in ``passed`` how many of them in passing."""
+    passed: dict[Scratchpad, int] = field(default_factory=dict[Scratchpad, int])
     nests: dict[int, _Nest] = field(default_factory=dict[int, _Nest])
     depths: dict[str, int] = field(default_factory=dict[str, int])
     """How many loops are around each buffer's allocation."""
-    together: dict[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
-    """Which buffers share their tiles, for each place of allocation."""
+    places: dict[int, tuple[Mapping[str, str], frozenset[str]]] = field(
+        default_factory=dict[int, tuple[Mapping[str, str], frozenset[str]]]
+    )
+    """Which buffers share their tiles, and which ones take them in passing, for each place of allocation."""
     writers: Counter[str] = field(init=False)
     """How many blocks write each buffer."""
 
@@ -162,33 +179,40 @@ class _Walk:
     def _allocated(self, stmt: Alloc, env: Env, around: Sequence[Loop]) -> Iterator[Recorded]:
         allocs, body = allocations(stmt)
         buffers = [alloc.buffer for alloc in allocs]
-        if id(stmt) not in self.together:
-            self.together[id(stmt)] = shared(buffers, body, self.config)
-        together, tops = self.together[id(stmt)], dict(self.tops)
+        if id(stmt) not in self.places:
+            together = shared(buffers, body, self.config)
+            self.places[id(stmt)] = together, passing(buffers, body, together, self.config)
+        together, in_passing = self.places[id(stmt)]
+        tops, ends = dict(self.tops), dict(self.ends)
         for buffer in buffers:
             self.depths[buffer.name] = len(around)
             if buffer.name not in together:
-                self.bases[buffer.name] = self._taken(buffer)
+                self.bases[buffer.name] = self._taken(buffer, buffer.name in in_passing)
         for buffer in buffers:
             root = buffer.name
             while root in together:
                 root = together[root]
             self.bases[buffer.name] = self.bases[root]
         yield from self.visit(body, env, around)
-        self.tops = tops
+        self.tops, self.ends = tops, ends
 
-    def _taken(self, buffer: Buffer) -> int:
+    def _taken(self, buffer: Buffer, in_passing: bool) -> int:
         """The first of the tiles that ``buffer`` takes."""
         pad = memories(self.config).pad(buffer.memory)
         if pad is None:
             raise Unsupported(f"{buffer.name} is allocated in {buffer.memory.name}: keep it on the chip (set_scope)")
-        start = self.tops.get(pad, 0)
-        self.tops[pad] = start + tiles_of(buffer, self.config.elements(pad))
-        self.highest[pad] = max(self.highest.get(pad, 0), self.tops[pad])
-        if self.tops[pad] > (depth := self.config.depth(pad)):
+        depth, size = self.config.depth(pad), tiles_of(buffer, self.config.elements(pad))
+        if in_passing:
+            start = self.ends[pad] = self.ends.get(pad, depth) - size
+            self.passed[pad] = max(self.passed.get(pad, 0), depth - start)
+        else:
+            start = self.tops.get(pad, 0)
+            self.tops[pad] = start + size
+            self.highest[pad] = max(self.highest.get(pad, 0), self.tops[pad])
+            self.peaks[pad] = max(self.peaks.get(pad, 0), self.tops[pad])
+        if (end := self.peaks.get(pad, 0) + self.passed.get(pad, 0)) > depth:
             raise BadProgram(
-                f"{buffer.name} ends at tile {self.tops[pad]} of {pad.name.lower()}, which has {depth}; "
-                "use smaller tiles"
+                f"{buffer.name} ends at tile {end} of {pad.name.lower()}, which has {depth}; use smaller tiles"
             )
         return start
 
@@ -196,11 +220,9 @@ class _Walk:
         """The operand that a parameter is."""
         if buffer not in self.program.params:
             raise Unsupported(f"{buffer.name} is no parameter: keep what is between two stages on the chip (set_scope)")
-        if buffer.name not in self.operands:
-            *shape, batch, block = extents(buffer)
-            operand = Operand(buffer.name, pad, tuple(shape))
-            if operand.array_shape(self.config) != (*shape, batch, block):
-                tile = " x ".join(map(str, self.config.tile_shape(pad)))
-                raise Unsupported(f"{buffer.name} is {buffer!r}: its last two dimensions must be a tile of {tile}")
-            self.operands[buffer.name] = operand
-        return self.operands[buffer.name]
+        *shape, batch, block = extents(buffer)
+        operand = self.operands.setdefault(buffer.name, Operand(buffer.name, pad, tuple(shape)))
+        if operand.array_shape(self.config) != (*shape, batch, block):
+            tile = " x ".join(map(str, self.config.tile_shape(pad)))
+            raise Unsupported(f"{buffer.name} is {buffer!r}: its last two dimensions must be a tile of {tile}")
+        return operand

@@ -24,7 +24,7 @@ class VectorUnit(Elaboratable):
         for number, (x, y) in enumerate(pairs):
             result = Signal(signed(bits), name=f"result_{number}")
             with m.Switch(self.operation):
-                for operation in AluOperation:
+                for operation in list(AluOperation)[: self.config.alu_operations]:
                     with m.Case(operation.value):
                         m.d.comb += result.eq(self._applied(operation, x, y))
             results.append(result)
@@ -44,6 +44,10 @@ class VectorUnit(Elaboratable):
             case AluOperation.MUL:
                 narrow = self.config.out_bits
                 return x[:narrow].as_signed() * y[:narrow].as_signed()
+            case AluOperation.CLIP:
+                high, low = y[:8].as_signed(), y[8:16].as_signed()
+                above = Mux(x < low, low, x)
+                return Mux(above > high, high, above)
 
 
 def _shifted(x: Value, y: Value) -> Value:

@@ -10,12 +10,14 @@ from itertools import product
 from math import prod
 
 from tilewright.backend.vta.compiler.elementwise import chain_of
+from tilewright.backend.vta.compiler.places import shared
 from tilewright.backend.vta.config import ACCUMULATOR_BITS, Config, Scratchpad
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.schedules.roles import Roles, parameters_read, roles_of
 from tilewright.base.errors import BadProgram, Unsupported
 from tilewright.loops.ir import Block, Store
 from tilewright.loops.program import Program
+from tilewright.loops.visit import allocations
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Const, Read, Var
@@ -24,6 +26,10 @@ from tilewright.symbolic.traversal import reads_in
 
 THREADS = (2, 1)
 """Numbers of virtual threads that are chosen from: more would only make tiles smaller."""
+_BEGINNINGS, _ENDINGS = 4, 4
+"""What is loaded before the first product is one of so many parts (``compiler.easing``); so is what is stored last."""
+_COPY = 3
+"""Passes over a tile of accumulators to copy another one: its reset, and an addition of two operands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,8 @@ class Shape:
     """Micro-ops for each accumulator and step of ``depth``: positions of a filter."""
     operations: int
     """Other passes over a tile of accumulators: its reset, and operations of ALU."""
+    spare: int
+    """Tiles of accumulators that ALU needs in passing, beside each one of the result."""
     factors: tuple["Access", ...]
     fetched: tuple["Access", ...]
     """What is loaded to acc."""
@@ -75,12 +83,13 @@ def shape_of(program: Program, config: Config) -> Shape:
     extents = tuple(_extent(axis.extent) for axis in roles.last.axes if axis.kind is IterKind.SPATIAL)[:-2]
     reduced = [] if roles.anchor is None else [a for a in roles.anchor.axes if a.kind is IterKind.REDUCE]
     summed = [_extent(axis.extent) for axis in (reduced[:-1] if roles.factors is not None else reduced)]
-    is_product = roles.factors is not None
+    is_product, spare = roles.factors is not None, _spare(roles, program, config)
     return Shape(
         extents,
         depth=summed[0] if is_product else 1,
         window=prod(summed[1:]) if is_product else 0,
-        operations=1 + _operations(roles, config) + (0 if is_product else 2 * prod(summed)),
+        operations=1 + _operations(roles, config) + _COPY * spare + (0 if is_product else 2 * prod(summed)),
+        spare=spare,
         factors=_factors(roles) if is_product else (),
         fetched=tuple(_fetched(roles, program)),
     )
@@ -91,6 +100,14 @@ def _operations(roles: Roles, config: Config) -> int:
     stores = [block.body for block in _computing(roles) if block is not roles.anchor and isinstance(block.body, Store)]
     chains = [chain_of(store.value, config) for store in stores]
     return sum(1 if isinstance(one.operand, int) else 2 for chain in chains for one in chain.operations)
+
+
+def _spare(roles: Roles, program: Program, config: Config) -> int:
+    """How many of the blocks that compute on acc do so beside their operand, and not in its place."""
+    allocs, body = allocations(program.body)
+    together = shared([*program.params, *(alloc.buffer for alloc in allocs)], body, config)
+    written = {block.writes[0].buffer.name for block in _computing(roles)}
+    return max(len(written - together.keys()) - 1, 0)
 
 
 def _computing(roles: Roles) -> tuple[Block, ...]:
@@ -155,8 +172,11 @@ def needed(shape: Shape, tiles: Tiles) -> dict[Scratchpad, int]:
 
 
 def fits(shape: Shape, tiles: Tiles, config: Config) -> bool:
-    """Whether the virtual threads together have room."""
-    return all(count * tiles.threads <= config.depth(pad) for pad, count in needed(shape, tiles).items())
+    """Whether the virtual threads together have room, and what all of them need in passing."""
+    passing = {Scratchpad.ACC: shape.spare * prod(tiles.sizes)}
+    return all(
+        count * tiles.threads + passing.get(pad, 0) <= config.depth(pad) for pad, count in needed(shape, tiles).items()
+    )
 
 
 def fitting(shape: Shape, config: Config, threads: int) -> Iterator[Tiles]:
@@ -179,21 +199,74 @@ def estimate(shape: Shape, tiles: Tiles, config: Config, timing: Timing) -> floa
     and one stage ahead while ALU works; what a load takes longer is waited for. A last tile that has no partner is
     loaded while nothing else works.
     """
-    count = prod(-(-extent // size) for extent, size in zip(shape.extents, tiles.sizes, strict=True))
-    stages, start = -(-shape.depth // tiles.depth), timing.latency + timing.issue
-    results, overhead = prod(shape.extents) / count, timing.gemm_depth + timing.issue
+    counts = [-(-extent // size) for extent, size in zip(shape.extents, tiles.sizes, strict=True)]
+    count, stages, start = prod(counts), -(-shape.depth // tiles.depth), timing.latency + timing.issue
     load = sum(_transfer(access, tiles, config, timing) for access in shape.factors)
-    fetch = sum(_transfer(access, tiles, config, timing) for access in shape.fetched)
-    multiply = results * shape.depth * shape.window / stages + overhead
-    compute = shape.operations * (results + overhead) + fetch
-    store = results * config.tile_bytes(Scratchpad.OUT) / timing.bus_bytes + tiles.sizes[0] * start
-    alone = stages * (load + multiply) + compute + store
+    fetch = sum(_transfer(one, tiles, config, timing) * _fetches(one, counts) for one in shape.fetched) / count
+    store_start = tiles.sizes[0] * start
+    passes = [_Passes.of(shape, kind, stages, fetch, store_start, config, timing) for kind in _kinds(shape, tiles)]
+    largest, smallest = passes[0], passes[-1]
+    begin = max(load / _BEGINNINGS, load - largest.multiply * (1 - 1 / _BEGINNINGS))
+    end = max(smallest.store / _ENDINGS, smallest.store - smallest.compute * (1 - 1 / _ENDINGS))
     ragged = _ragged(shape, tiles, count) * start
     if tiles.threads == 1:
-        return count * alone + ragged
-    waiting = (stages - 1) * max(0.0, load - multiply) + max(0.0, load + store - multiply - compute)
-    together = stages * multiply + compute + waiting
-    return count * together + load + store + (count % tiles.threads) * stages * load + ragged
+        alone = sum(one.count * (stages * (load + one.multiply) + one.compute + one.store) for one in passes)
+        return alone + ragged - (load - begin) - (smallest.store - end)
+    together = sum(one.together(stages, load, largest.store) for one in passes)
+    return together + begin + end + (count % tiles.threads) * stages * load + ragged
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Tiles of the result of one size: so many, of so many tiles of acc."""
+
+    count: int
+    results: int
+
+
+def _kinds(shape: Shape, tiles: Tiles) -> list[_Kind]:
+    """The sizes of tiles, the whole one first: those at the end of a dimension may be smaller."""
+    kinds = [_Kind(1, 1)]
+    for extent, size in zip(shape.extents, tiles.sizes, strict=True):
+        whole, rest = divmod(extent, size)
+        parts_here = [_Kind(whole, size), *([_Kind(1, rest)] if rest else [])]
+        kinds = [_Kind(a.count * b.count, a.results * b.results) for a in kinds for b in parts_here]
+    return kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Passes:
+    """Cycles of the work on a tile: the products of one stage, everything else on accumulators, and the store."""
+
+    count: int
+    multiply: float
+    compute: float
+    store: float
+
+    @staticmethod
+    def of(
+        shape: Shape, kind: _Kind, stages: int, fetch: float, store_start: int, config: Config, timing: Timing
+    ) -> "_Passes":
+        """Of tiles of a size."""
+        overhead = timing.gemm_depth + timing.issue
+        return _Passes(
+            kind.count,
+            kind.results * shape.depth * shape.window / stages + overhead,
+            shape.operations * (kind.results + overhead) + fetch,
+            kind.results * config.tile_bytes(Scratchpad.OUT) / timing.bus_bytes + store_start,
+        )
+
+    def together(self, stages: int, load: float, store: float) -> float:
+        """Of all of these tiles, while stages of others are loaded and their results stored."""
+        waiting = (stages - 1) * max(0.0, load - self.multiply)
+        waiting += max(0.0, load + store - self.multiply - self.compute)
+        return self.count * (stages * self.multiply + self.compute + waiting)
+
+
+def _fetches(access: Access, counts: Sequence[int]) -> int:
+    """How often an operand of ALU is loaded: not again for tiles that differ only along later dimensions."""
+    along = [axis for factors in access.dimensions for axis, _ in factors if counts[axis] > 1]
+    return prod(counts[: max(along, default=-1) + 1])
 
 
 def _ragged(shape: Shape, tiles: Tiles, count: int) -> int:
