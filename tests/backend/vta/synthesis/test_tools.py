@@ -12,6 +12,8 @@ pytest.importorskip("amaranth", reason="hardware needs the extra rtl")
 from tilewright.backend.vta.config import TINY, Config
 from tilewright.backend.vta.config_file import Design
 from tilewright.backend.vta.rtl.verilog import shell_verilog, verilog
+from tilewright.backend.vta.synthesis import routed as routed_module
+from tilewright.backend.vta.synthesis import synthesized as synthesized_module
 from tilewright.backend.vta.synthesis import tools
 from tilewright.backend.vta.synthesis.area import Area
 from tilewright.backend.vta.synthesis.estimate import estimated
@@ -29,6 +31,8 @@ def tool(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     (program := folder / "tool").write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setattr(tools, "command_of", lambda name: program)
+    for module in (synthesized_module, routed_module):
+        monkeypatch.setattr(module, "_verilog", lambda design: "")
 
 
 def test_a_tool_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
