@@ -34,6 +34,7 @@ VERBS: Mapping[str, str] = {
     "rules": "generate, prune or verify rewrite rules",
     "profile": "show the time of each kernel",
     "service": "compile models for others, over HTTP",
+    "accelerator": "configurations of the accelerator: area, synthesize, search",
 }
 
 PIPED = 160

@@ -64,8 +64,8 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
     parser.add_argument(
         "--accelerator",
         metavar="vta[,WORDS]",
-        help="give parts of a quantized model to an accelerator; words: a configuration (osdi, vta, large, clip), what "
-        "it gets (cost, measured, always), and what runs its programs (functional, cycles, rtl)",
+        help="give parts of a quantized model to an accelerator; words: a configuration (osdi, vta, large, clip, or "
+        "FILE.json), what it gets (cost, measured, always), and what runs its programs (functional, cycles, rtl)",
     )
     add_threads(parser)
     add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")

@@ -2,14 +2,17 @@
 
 tilewright.compile(model, accelerator="vta")
 tilewright.compile(model, accelerator="vta,large,always,cycles")
+tilewright.compile(model, accelerator="vta,own.json")            a file of ``tilewright accelerator search``
 tilewright.compile(model, accelerator=Accelerator(config, connect=my_driver))
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
-from tilewright.backend.vta.config import PRESETS, VTA, Config
+from tilewright.backend.vta.config import PRESETS, TINY, VTA, Config
+from tilewright.backend.vta.config_file import SUFFIX, Design, read_config
 from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.driver import Driver
 from tilewright.backend.vta.simulated import SimulatedDevice
@@ -18,7 +21,6 @@ from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import shown
 
 _NAME = "vta"
-_TINY = "tiny"
 
 
 class Placing(Choice):
@@ -76,24 +78,28 @@ class Accelerator:
 
     @staticmethod
     def named(given: "Accelerator | str") -> "Accelerator":
-        """Of words: ``vta``, and the names of a configuration, a way of placing and a kind. Raises ``BadInput``."""
+        """Of words: ``vta``, and a configuration (its name or file), a way of placing, a kind. Raises ``BadInput``."""
         if isinstance(given, Accelerator):
             return given
         first, *words = given.split(",")
         kinds = {kind.value: kind for kind in Kind}
         placings = {placing.value: placing for placing in Placing}
-        known = (*PRESETS, _TINY, *placings, *kinds)
-        if first != _NAME or not set(words) <= set(known):
-            raise BadInput(f"accelerator={shown(given)}: give {_NAME}, and after it any of {', '.join(known)}")
-        groups = [[word for word in words if word in group] for group in ((*PRESETS, _TINY), placings, kinds)]
+        known = (*PRESETS, TINY.name, *placings, *kinds)
+        configs = (*PRESETS, TINY.name, *(word for word in words if word.endswith(SUFFIX)))
+        if first != _NAME or not set(words) <= {*known, *configs}:
+            said = f"give {_NAME}, and after it any of {', '.join(known)}, or a file *{SUFFIX}"
+            raise BadInput(f"accelerator={shown(given)}: {said}")
+        groups = [[word for word in words if word in group] for group in (configs, placings, kinds)]
         if any(len(group) > 1 for group in groups):
             raise BadInput(f"accelerator={shown(given)}: give one configuration, one way of placing and one device")
         presets, placing, kind = (group[0] if group else None for group in groups)
-        usual = _TINY if kind == Kind.RTL.value else VTA.name
+        usual = TINY.name if kind == Kind.RTL.value else VTA.name
+        design = _design(presets or usual)
         return Accelerator(
-            _preset(presets or usual),
+            design.config,
             Placing.COST if placing is None else placings[placing],
             Kind.FUNCTIONAL if kind is None else kinds[kind],
+            design.timing,
         )
 
     def open(self, memory_bytes: int) -> Driver:
@@ -105,14 +111,8 @@ class Accelerator:
         return SimulatedDevice(self.config, memory_bytes, self.timing if self.kind is Kind.CYCLES else None)
 
 
-def _preset(name: str) -> Config:
-    if name != _TINY:
-        return PRESETS[name]
-    try:
-        from tilewright.backend.vta.rtl.device import TINY
-    except ModuleNotFoundError as error:
-        raise Unsupported(_MISSING) from error
-    return TINY
+def _design(name: str) -> Design:
+    return read_config(Path(name)) if name.endswith(SUFFIX) else Design({**PRESETS, TINY.name: TINY}[name])
 
 
 def _hardware(config: Config, timing: Timing, memory_bytes: int) -> Driver:

@@ -3,7 +3,7 @@
 In: scheduled loop programs; or micro-op kernels and transfers of tiles, recorded in an order, with tokens. Out: a
 program as bytes, run by a device (a simulator, or whatever else implements the driver), with counts and cycles. ::
 
-    config         blocks, sizes and widths; presets
+    config         blocks, sizes and widths; presets; config_file: as files
     fields         fields of words: encoder and decoder
     instructions   the instruction set; assembly prints it, manual writes its page
     footprints     what an instruction accesses; plans: in which order NumPy runs its micro-ops

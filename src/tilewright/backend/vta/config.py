@@ -190,5 +190,7 @@ LARGE = Config("large", block_in=32, block_out=32, inp_bytes=64 << 10, wgt_bytes
 """As many tiles in each memory as VTA's default, each with twice the block: four times the products of a micro-op."""
 CLIP = Config("clip", alu_operations=ALL_OPERATIONS)
 """VTA's default, and ALU clips to two limits at once, which VTA's has not."""
+TINY = Config("tiny", block_in=4, block_out=4, uop_bytes=256, inp_bytes=256, wgt_bytes=1024, acc_bytes=1024)
+"""Small enough for the simulator of hardware: 64 tiles in each memory, 16 products of a micro-op."""
 
 PRESETS = {config.name: config for config in (OSDI, VTA, LARGE, CLIP)}

@@ -91,6 +91,6 @@ def built(text: str, folder: Path) -> Path:
     cpp = Path(__file__).with_name("harness.cpp")
     options = ["--cc", "--exe", "--build", "-Wno-fatal", "-Wno-lint", "--top-module", "accelerator", "-Mdir", "made"]
     subprocess.run(
-        ["verilator", *options, str(source), str(cpp)], check=True, cwd=folder, capture_output=True, timeout=300
+        ["verilator", *options, str(source), str(cpp)], check=True, cwd=folder, capture_output=True, timeout=1800
     )
     return folder / "made" / "Vaccelerator"

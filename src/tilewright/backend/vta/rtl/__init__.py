@@ -14,7 +14,8 @@ Needs the extra ``rtl``. A new field of an instruction is declared in ``instruct
 meaning in ``vector``.
 """
 
-from tilewright.backend.vta.rtl.device import TINY, RtlDevice
+from tilewright.backend.vta.config import TINY
+from tilewright.backend.vta.rtl.device import RtlDevice
 from tilewright.backend.vta.rtl.verilog import verilog
 
 __all__ = ["TINY", "RtlDevice", "verilog"]

@@ -34,10 +34,16 @@ class Port:
         self.response_tag = Signal(range(max(2, tags)), name=f"{name}_response_tag")
 
     @property
-    def outside(self) -> tuple[Value, ...]:
-        """The signals of a port of the accelerator."""
-        reading = self.request, self.ready, self.address, self.response, self.response_ready, self.response_data
-        return reading if self.tags == 1 else (*reading, self.write, self.data, self.mask, self.tag, self.response_tag)
+    def outputs(self) -> tuple[Value, ...]:
+        """The signals of a port of the accelerator that it drives."""
+        reading = self.request, self.address, self.response_ready
+        return reading if self.tags == 1 else (*reading, self.write, self.data, self.mask, self.tag)
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Those that device memory drives."""
+        answers = self.ready, self.response, self.response_data
+        return answers if self.tags == 1 else (*answers, self.response_tag)
 
 
 class Arbiter(Elaboratable):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from amaranth.sim import Simulator, SimulatorContext
 
-from tilewright.backend.vta.config import Config, Module
+from tilewright.backend.vta.config import TINY, Config, Module
 from tilewright.backend.vta.cycles import Cycles, Timing
 from tilewright.backend.vta.dataflow import Timeline
 from tilewright.backend.vta.device_memory import DeviceMemory
@@ -23,8 +23,6 @@ from tilewright.backend.vta.rtl.device_port import DevicePort
 from tilewright.backend.vta.rtl.top import Accelerator, require_buildable
 from tilewright.base.errors import BadInput, BadProgram
 
-TINY = Config("tiny", 1, 4, 4, uop_bytes=256, inp_bytes=256, wgt_bytes=1024, acc_bytes=1024)
-"""Small enough for the simulator: 64 tiles in each memory, 16 products of a micro-op."""
 MEMORY_BYTES = 1 << 20
 SETTLING = 4
 """Steps of the simulator, two in a cycle, until the tokens of the last instruction are seen."""

@@ -57,10 +57,20 @@ class Accelerator(Elaboratable):
         return Control(self.config, timing.queue_length, queues)
 
     @property
+    def inputs(self) -> tuple[Value, ...]:
+        """The signals that the outside drives."""
+        host = self.fetch.start, self.fetch.address, self.fetch.count
+        return *host, *self.fetch_port.inputs, *self.data_port.inputs
+
+    @property
+    def outputs(self) -> tuple[Value, ...]:
+        """Those that it drives."""
+        return self.compute.finished, *self.fetch_port.outputs, *self.data_port.outputs
+
+    @property
     def ports(self) -> tuple[Value, ...]:
         """The signals on the outside."""
-        host = self.fetch.start, self.fetch.address, self.fetch.count, self.compute.finished
-        return *host, *self.fetch_port.outside, *self.data_port.outside
+        return *self.inputs, *self.outputs
 
     def elaborate(self, platform: object) -> Module:
         """All parts; each is connected to its neighbours."""
