@@ -14,6 +14,7 @@ from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
+from tilewright.kernels.run_time_panels import copied_panels
 from tilewright.kernels.run_time_weights import Copied, copied_weights
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -184,7 +185,8 @@ def to_kernel(
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
     if packings is None:
-        stored_so = constant_layouts(outputs, {*constants, *weights.copies}, stored, widths, groups)
+        known_later = {*weights.copies, *copied_panels(outputs, stored)}
+        stored_so = constant_layouts(outputs, {*constants, *known_later}, stored, widths, groups)
     else:
         stored_so = {tensor: packings[value] for tensor, value in constants.items() if value in packings}
     placed = relayout(outputs, {**stored, **stored_so})
