@@ -382,17 +382,18 @@ def _has_open_rows(s: Schedule, block: Block) -> bool:
 
 
 def _partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
-    """Reduce into ``lanes`` partial results, these into a quarter as many, and so on.
+    """Reduce into ``lanes`` partial results, these into half as many, and so on: each step waits for the one before, so
+    that of a short row it is their number that takes time.
 
     Loops over elements that lie side by side are joined first, if the last one does not fill the lanes.
     """
     _join_reducing(s, block, lanes)
     extent = extent_of(s, _reducing_loop(s, block))
     width = min(fitted(extent, lanes), 1 << (extent.bit_length() - 1))
-    while width >= REGISTERS:
+    while width >= 2:
         _, inner = s.split(_reducing_loop(s, block), (None, width))
         s.rfactor(inner, 0)
-        width //= REGISTERS
+        width //= 2
 
 
 def _join_reducing(s: Schedule, block: BlockRef, lanes: int) -> None:
