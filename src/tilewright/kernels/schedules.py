@@ -4,7 +4,7 @@ Each function takes a fresh ``Schedule`` of a naive program and only applies pri
 complete and can be replayed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -42,6 +42,10 @@ FULL_ROW = 16
 """The least elements of rows, one after the other, that are worth partial results in lanes: shorter ones are lanes.
 
 A register of 512 bits, whatever the processor has."""
+ROWS_TOGETHER = (4, 2)
+"""Numbers of rows that are computed step by step together: while one waits for its sum, another one computes."""
+MOST_TOGETHER = 2048
+"""Maximum elements of these rows: longer ones do not wait much, and nearer caches hold several buffers of them."""
 RUN_TIME = 1 << 30
 """In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
 from it (``GUESSED_EXTENT``)."""
@@ -336,19 +340,43 @@ def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: i
 def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> None:
     """A chain of reductions and elementwise steps along the last axis (softmax, normalization): row by row.
 
-    All steps of a row run while it is in cache. Reductions keep partial results in vectors, and combine these in a tree
-    of narrower vectors.
+    All steps of a row run while it is in cache, and each step of a few short rows before the next. Reductions keep
+    partial results in vectors, and combine these in a tree of narrower vectors.
     """
     rows = [ref(loop) for loop in loops_of(s.program, result)][:-1]
+    together: list[LoopRef] = []
     if rows:
+        rows[-1], together = _rows_together(s, result, rows[-1])
         _pull_producers(s, result, rows[-1])
+        together += _loops_over_rows(s, rows) if together else ()
     for block in [b for b in all_blocks(s.program.body) if is_reduction(b)]:
         _partial_results(s, BlockRef(block.name), lanes)
     for block in all_blocks(s.program.body):
-        _vectorize_columns(s, BlockRef(block.name), rows, lanes)
+        _vectorize_columns(s, BlockRef(block.name), [*rows, *together], lanes)
+    for loop in together:
+        s.unroll(loop)
     if parallel:
         for loop in rows:
             s.parallel(loop)
+
+
+def _rows_together(s: Schedule, result: BlockRef, row: LoopRef) -> tuple[LoopRef, list[LoopRef]]:
+    """The loop over rows, and one over a few rows of an iteration, if they are short."""
+    rows, length = extent_of(s, row), iterations(loops_of(s.program, result)[-1])
+    fitting = (n for n in ROWS_TOGETHER if rows < RUN_TIME and rows % n == 0 and n * length <= MOST_TOGETHER)
+    count = next(fitting, 1)
+    if count == 1:
+        return row, []
+    outer, inner = s.split(row, (None, count))
+    return outer, [inner]
+
+
+def _loops_over_rows(s: Schedule, rows: Sequence[LoopRef]) -> Iterator[LoopRef]:
+    """The loops over the rows of an iteration around the blocks that were moved into it."""
+    for block in all_blocks(s.program.body)[:-1]:
+        driving = free_vars(block.bindings[len(rows) - 1])
+        loops = (ref(loop) for loop in loops_of(s.program, BlockRef(block.name)) if loop.var in driving)
+        yield from (loop for loop in loops if loop not in rows)
 
 
 def inline_open_rows(s: Schedule, result: BlockRef) -> bool:

@@ -158,7 +158,9 @@ def to_kernel(
     made = _expand(group, known, extents)
     unblocked = _unblocked(group, laid_out)
     leaving = (*group.outputs, *unblocked)
-    results, stored_as = _narrowed([made[value] for value in leaving], leaving, inputs, group, laid_out)
+    results, stored_as = _narrowed(
+        [made[_made_as(v, group, layouts)] for v in leaving], leaving, inputs, group, laid_out
+    )
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
     tables = index_tables([v for v in group.inputs if seen[v] == v], graph)
     results = without_tables(results, {inputs[value]: table for value, table in tables.items()})
@@ -249,6 +251,16 @@ def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> V
             break
         value = readers[0].outputs[0]
     return value
+
+
+def _made_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:
+    """The form in which ``group`` computes a result: itself, or what it regroups, which is the same in memory."""
+    maker = next((node for node in group.nodes if value in node.outputs), None)
+    if maker is None or not maker.op.has(Trait.REGROUPS) or static(value.shape) is None:
+        return value
+    (source, *_) = maker.inputs
+    is_own = source is not None and any(source in node.outputs for node in group.nodes)
+    return source if source is not None and is_own and source not in layouts else value
 
 
 def _renamed(shape: Shape, extents: Mapping[Var, Expr]) -> Shape:
