@@ -10,10 +10,11 @@ import tilewright
 from tests.backend.cpu.support import run_native
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.kernels.schedules import schedule_reduction
-from tilewright.loops.ir import Store
+from tilewright.loops.ir import Loop, Store
 from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks
+from tilewright.schedule.tree import walk as walk_stmts
 from tilewright.symbolic.expr import Binary, minimum, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import walk
@@ -80,3 +81,11 @@ def test_the_exponential_of_what_is_at_most_zero() -> None:
     values = np.concatenate([np.linspace(-110, 3, 58), [nan, inf, -inf, 0.0, -0.0, -87.5]]).astype(np.float32)
     (found,) = run_native(s.program, {"x": values})
     np.testing.assert_allclose(found, np.exp(np.minimum(values, 0).astype(np.float64)), rtol=3e-7, atol=1e-45)
+
+
+@pytest.mark.parametrize(("count", "together"), [(8, True), (6, True), (5, False)])
+def test_a_step_of_several_rows_before_the_next(count: int, together: bool) -> None:
+    proto = single_node("Softmax", {"x": rows(64)[-count:]}, axis=-1)
+    (kernel,) = tilewright.compile(proto, threads=1).compiled.kernels
+    outer = next(stmt.extent for stmt in walk_stmts(kernel.program.body) if isinstance(stmt, Loop))
+    assert (int(str(outer)) < count) is together
