@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import tilewright
 from tests.backend.cpu.support import run_native
 from tests.frontend.models import run_onnxruntime, single_node
-from tilewright.kernels.schedules import schedule_reduction
+from tilewright.kernels.reductions import schedule_reduction
 from tilewright.loops.ir import Loop, Store
 from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
