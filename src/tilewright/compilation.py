@@ -287,7 +287,7 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     note = services.watch
     choices = decide(graph, options, services, spare)
     laid_out = transform(choices, options, note)
-    groups = fuse(laid_out.graph, laid_out.leaving_blocks)
+    groups = fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts)
     note(Stage.FUSE, groups)
     kernels, steps, packed = _schedule_all(groups, laid_out, options, services)
     singles = [kernel.single for kernel in kernels if kernel.single is not None]

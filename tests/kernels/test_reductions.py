@@ -7,7 +7,7 @@ import pytest
 
 from tests.backend.cpu.support import run_native
 from tilewright import te
-from tilewright.kernels.schedules import reduces_rows, schedule_reduction
+from tilewright.kernels.reductions import reduces_rows, schedule_reduction
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule

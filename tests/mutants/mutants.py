@@ -1793,7 +1793,7 @@ MUTANTS = (
     ),
     Mutant(
         "taps of windows are lanes",
-        "kernels/schedules.py",
+        "kernels/reductions.py",
         "== len(block.axes) - 1 and not _slides(block)",
         "== len(block.axes) - 1",
         ("tests/kernels/test_padding.py::test_lanes_of_windows_are_outputs_however_many_taps_there_are",),
@@ -1933,8 +1933,15 @@ MUTANTS = (
         ("tests/tune/test_measurer.py",),
     ),
     Mutant(
+        "what others read is regrouped only",
+        "passes/fuse.py",
+        "result in self._consumers or self._consumers[source] != [view]",
+        "result in self._consumers",
+        ("tests/passes/test_fuse.py",),
+    ),
+    Mutant(
         "short rows of a reduction are not joined",
-        "kernels/schedules.py",
+        "kernels/reductions.py",
         "while len(loops) > 1 and extent_of(s, loops[-1]) < lanes and",
         "while len(loops) > 9 and extent_of(s, loops[-1]) < lanes and",
         ("tests/kernels/test_reductions.py",),

@@ -1,8 +1,11 @@
 """Groups: every node exactly once, in an order that runs, with the same results; and the groups of known graphs."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
+import tilewright
+from tests.frontend.models import run_onnxruntime, single_node
 from tests.passes.graphs import Array, apply, feeds_of, random_graphs, value
 from tilewright.graph import Graph, Node, Value, evaluate_node
 from tilewright.graph.evaluate import evaluate_graph
@@ -232,3 +235,38 @@ def test_dominators_over_many_skips() -> None:
         last = nodes[-1].outputs[0]
     found = post_dominators(Graph("g", (A,), (last,), tuple(nodes), {}))
     assert all(found[down[step]] is nodes[2000 - 1 - step] for step in range(1, 1000))
+
+
+def _ending(*more: Node, outputs: int = 1) -> Graph:
+    """A softmax that is regrouped at the end, and ``more``."""
+    x = value("x", 6, 8)
+    rows = apply("Softmax", [x], "rows")
+    regrouped = apply("Reshape", rows.outputs, "y", shape=(2, 3, 8))
+    ends = (regrouped.outputs[0], *(node.outputs[0] for node in more))[:outputs]
+    return Graph("g", (x,), ends, (rows, regrouped, *more), {})
+
+
+def test_a_kernel_stores_its_regrouped_result() -> None:
+    (group,) = fuse(_ending())
+    assert [value.name for value in group.outputs] == ["y"]
+
+
+def test_others_read_what_is_regrouped() -> None:
+    x = value("rows", 6, 8)
+    assert len(fuse(_ending(apply("Relu", [x], "z"), outputs=2))) == 3
+    y = value("y", 2, 3, 8)
+    assert len(fuse(_ending(apply("Relu", [y], "z"), outputs=2))) == 3
+    (rows, _) = _ending().nodes
+    assert len(fuse(_ending(), in_blocks=rows.outputs)) == 2
+
+
+@pytest.mark.parametrize("axis", [1, 2])
+def test_regrouped_results_are_those_of_the_graph(axis: int) -> None:
+    """A normalization over several axes is one of rows, whose result is regrouped."""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5, 6)).astype(np.float32)
+    scale = np.ones(x.shape[axis:], np.float32)
+    proto = single_node("LayerNormalization", {"x": x}, {"scale": scale}, axis=axis)
+    compiled = tilewright.compile(proto)
+    assert len(compiled.compiled.kernels) == 1
+    (found,), (wanted,) = compiled.run(None, {"x": x}), run_onnxruntime(proto, {"x": x})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)

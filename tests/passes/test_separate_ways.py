@@ -19,7 +19,13 @@ WINDOWS = [
     NodeCase("MaxPool", [f(1, 4, 7, 9, 8)], {"kernel_shape": [6, 1, 7], "strides": [1, 2, 2], "ceil_mode": 1}),
     NodeCase("AveragePool", [f(1, 3, 12, 15)], {"kernel_shape": [8, 8], "pads": [4, 3, 2, 1], "strides": [1, 3]}),
     NodeCase("AveragePool", [f(1, 3, 12, 9)], {"kernel_shape": [7, 6], "pads": [3] * 4, "count_include_pad": 1}),
+    NodeCase("MaxPool", [f(1, 32, 20, 20)], {"kernel_shape": [5, 5], "pads": [2] * 4}),
 ]
+MULTIPLIED = [
+    NodeCase("Conv", [f(1, 2, 9, 8)], {"group": 2, "pads": [1] * 4, "dilations": [1, 2]}, [f(64, 1, 3, 3), f(64)]),
+    NodeCase("Conv", [f(2, 3, 9)], {"group": 3, "strides": [2]}, [f(144, 1, 3)]),
+]
+"""Convolutions of a few channels, each of which has whole blocks of filters."""
 GROUPED = [
     NodeCase("Conv", [f(2, 24, 9, 9)], {"group": 2, "pads": [1] * 4, "strides": [1, 2]}, [f(70, 12, 3, 3), f(70)]),
     NodeCase("Conv", [f(1, 36, 17)], {"group": 3, "strides": [2]}, [f(30, 12, 5)]),
@@ -45,7 +51,7 @@ def ways(case: NodeCase) -> set[str]:
     return {how.removesuffix(", plain") for how, _ in choices.decisions.values()}
 
 
-@pytest.mark.parametrize("case", [*WINDOWS, *GROUPED, *PHASES], ids=str)
+@pytest.mark.parametrize("case", [*WINDOWS, *MULTIPLIED, *GROUPED, *PHASES], ids=str)
 def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
     check(case)
 
@@ -53,6 +59,11 @@ def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
 @pytest.mark.parametrize("case", WINDOWS, ids=str)
 def test_large_windows_are_pooled_axis_by_axis(case: NodeCase) -> None:
     assert "axis by axis" in ways(case)
+
+
+@pytest.mark.parametrize("case", MULTIPLIED, ids=str)
+def test_filters_of_one_channel_that_fill_blocks_are_lanes(case: NodeCase) -> None:
+    assert "direct, in blocks" in ways(case)
 
 
 @pytest.mark.parametrize("case", GROUPED, ids=str)

@@ -13,15 +13,12 @@ from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
+from tilewright.kernels.reductions import inline_open_rows, reduces_rows, schedule_reduction, schedule_rows
 from tilewright.kernels.schedules import (
     drop_unread,
     inline_all,
-    inline_open_rows,
     is_reduction,
-    reduces_rows,
     schedule_elementwise,
-    schedule_reduction,
-    schedule_rows,
 )
 from tilewright.kernels.transforms import first_stages, schedule_transform
 from tilewright.kernels.unpacked_tiles import UnpackedTiles, unpacked_panel

@@ -11,16 +11,8 @@ from math import prod
 from tilewright.kernels.contraction import Contraction, analyze
 from tilewright.kernels.matrix_tiles import Pattern, pattern_of
 from tilewright.kernels.nests import Nest
-from tilewright.kernels.schedules import (
-    REGISTERS,
-    extent_of,
-    inline_all,
-    is_reduction,
-    partial_results,
-    pull_producers,
-    ref,
-    vectorize_columns,
-)
+from tilewright.kernels.reductions import partial_results, pull_producers, vectorize_columns
+from tilewright.kernels.schedules import REGISTERS, extent_of, inline_all, is_reduction, ref
 from tilewright.kernels.tile_descriptions import TileProduct
 from tilewright.kernels.tile_products import declared_tiles
 from tilewright.loops.ir import Block

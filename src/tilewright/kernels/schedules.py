@@ -8,20 +8,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from math import lcm, prod
+from math import lcm
 
 from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.kernels.transposes import crossed_axis
-from tilewright.loops.ir import Alloc, Block, Loop, Region, Store
-from tilewright.loops.memory import LOCAL
-from tilewright.schedule.combiner import has_combiner
+from tilewright.loops.ir import Block, Loop, Region, Store
 from tilewright.schedule.compute_inline import is_unread
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, loops_of, walk
-from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Binary, Const, Expr, Var
-from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, reads_in
 from tilewright.symbolic.traversal import walk as walk_expr
@@ -38,10 +34,6 @@ MOST_IDLE = 1.15
 """Relative extra work of lanes that are idle at the end of a row, for which there are more of them at a time."""
 MOST_WRITTEN_OUT = 8
 """Maximum number of vectors that are written out so that each has a pattern of its own: their code must be fetched."""
-FULL_ROW = 16
-"""The least elements of rows, one after the other, that are worth partial results in lanes: shorter ones are lanes.
-
-A register of 512 bits, whatever the processor has."""
 RUN_TIME = 1 << 30
 """In place of an extent known only at run time: more than any number that it is compared with. No time is estimated
 from it (``GUESSED_EXTENT``)."""
@@ -113,7 +105,7 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     if not loops:
         return
     period = _period(block_at(s.program, block).stmt)
-    contiguous, joined = _contiguous_axes(block_at(s.program, block).stmt), 1
+    contiguous, joined = contiguous_axes(block_at(s.program, block).stmt), 1
     while len(loops) > 1 and extent_of(s, loops[-1]) < (width if joined < contiguous else width // MOSTLY_EMPTY):
         loops[-2:] = [s.fuse(loops[-2], loops[-1])]
         joined += 1
@@ -139,7 +131,7 @@ def _spread(s: Schedule, loops: list[LoopRef]) -> None:
             chunks *= extent_of(s, loop)
 
 
-def _contiguous_axes(block: Block) -> int:
+def contiguous_axes(block: Block) -> int:
     """How many of the last axes are, as a whole, the last dimensions of all buffers that depend on any of them."""
     count = 0
     while count < len(block.axes):
@@ -248,201 +240,6 @@ def iterations(loop: Loop) -> int:
     return int(loop.extent.value) if isinstance(loop.extent, Const) else RUN_TIME
 
 
-def schedule_reduction(s: Schedule, block: BlockRef, lanes: int, parallel: bool) -> None:
-    """A reduction over axes other than the last: lanes along the last axis, partial results in registers.
-
-    If the last axis has one element, or operands lie apart along it, lanes along another one whose operands are side by
-    side, or along the reduction.
-    """
-    stmt = block_at(s.program, block).stmt
-    spatial = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.SPATIAL]
-    reduced = [driving_loop(s, block, p) for p, a in enumerate(stmt.axes) if a.kind is IterKind.REDUCE]
-    has_parts = has_combiner(stmt)
-    if has_parts and (not spatial or reduces_rows(stmt)):
-        _reduce_in_lanes(s, block, spatial, lanes, parallel)
-        return
-    if not spatial:
-        return
-    along = {driver(stmt, axis) for axis in _side_by_side(stmt)}
-    last = next((loop for loop in reversed(spatial) if loop in along and extent_of(s, loop) > 1), spatial[-1])
-    if has_parts and extent_of(s, last) == 1:
-        _reduce_in_lanes(s, block, spatial, lanes, parallel)
-        return
-    others, extent = [loop for loop in spatial if loop != last], extent_of(s, last)
-    outer, inner = s.split(last, (None, extent if extent <= lanes else fitted(extent, lanes)))
-    s.reorder(*others, outer, *reduced, inner)
-    s.vectorize(inner)
-    if parallel:
-        for loop in (*others, outer):
-            s.parallel(loop)
-
-
-def reduces_rows(block: Block) -> bool:
-    """Whether what ``block`` reads lies side by side along the last axis of the reduction, and along no other axis of
-    several elements."""
-    several = [axis for axis in _side_by_side(block) if iterations_of(block.axes[axis]) > 1]
-    is_row = len(several) == 1 and several[0] == len(block.axes) - 1 and not _slides(block)
-    return is_row and _row(block) >= REGISTERS
-
-
-def _slides(block: Block) -> bool:
-    """Whether some operand is read along its last dimension by the last axis and others together: as by a window. Whole
-    rows of at least ``FULL_ROW`` elements, one after the other, are none."""
-    last = block.axes[-1]
-    others = {axis.var for axis in block.axes[:-1] if iterations_of(axis) > 1}
-    for start in (region.ranges[-1][0] for region in block.reads if region.ranges):
-        used, length = free_vars(start), iterations_of(last)
-        if last.var in used and not used.isdisjoint(others):
-            steps = polynomial(start)
-            if length < FULL_ROW or any(steps.get((var,), 0) < length for var in used & others):
-                return True
-    return False
-
-
-def _row(block: Block) -> int:
-    """The number of elements that ``block`` reduces along its last axes, as far as these lie side by side."""
-    reduced = sum(axis.kind is IterKind.REDUCE for axis in block.axes)
-    return prod(iterations_of(axis) for axis in block.axes[-max(1, min(reduced, _contiguous_axes(block))) :])
-
-
-def _side_by_side(block: Block) -> tuple[int, ...]:
-    """The axes along which ``block`` reads the last dimension of a buffer, one element after the other."""
-    written = {region.buffer for region in block.writes}
-    reads = (region for region in block.reads if region.ranges and region.buffer not in written)
-    starts = [polynomial(region.ranges[-1][0]) for region in reads]
-    return tuple(
-        position for position, axis in enumerate(block.axes) if any(start.get((axis.var,)) == 1 for start in starts)
-    )
-
-
 def iterations_of(axis: IterVar) -> int:
     """The extent of ``axis``; a large number if known only at run time."""
     return int(axis.extent.value) if isinstance(axis.extent, Const) else RUN_TIME
-
-
-def _reduce_in_lanes(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int, parallel: bool) -> None:
-    """One element for each of ``rows``: partial results in lanes. A single serial sum would also be less accurate."""
-    before = {other.name for other in all_blocks(s.program.body)}
-    partial_results(s, block, lanes)
-    for made in all_blocks(s.program.body):
-        if made.name not in before:
-            vectorize_columns(s, BlockRef(made.name), rows, lanes)
-    if parallel:
-        for loop in rows:
-            if extent_of(s, loop) > 1:
-                s.parallel(loop)
-
-
-def schedule_rows(s: Schedule, result: BlockRef, lanes: int, parallel: bool) -> None:
-    """A chain of reductions and elementwise steps along the last axis (softmax, normalization): row by row.
-
-    All steps of a row run while it is in cache. Reductions keep partial results in vectors, and combine these in a tree
-    of narrower vectors.
-    """
-    rows = [ref(loop) for loop in loops_of(s.program, result)][:-1]
-    if rows:
-        pull_producers(s, result, rows[-1])
-    for block in [b for b in all_blocks(s.program.body) if is_reduction(b)]:
-        partial_results(s, BlockRef(block.name), lanes)
-    for block in all_blocks(s.program.body):
-        vectorize_columns(s, BlockRef(block.name), rows, lanes)
-    if parallel:
-        for loop in rows:
-            s.parallel(loop)
-
-
-def inline_open_rows(s: Schedule, result: BlockRef) -> bool:
-    """Compute the values of rows anew where they are read, if a row has no upper bound of its length: no worker has
-    memory for one.
-
-    Returns whether that was possible; if not, ``s`` is as it was.
-    """
-    blocks = [BlockRef(block.name) for block in _open_rows(s, result)]
-    trial = s.copy()
-    try:
-        for block in blocks:
-            trial.compute_inline(block)
-    except ScheduleError:
-        return False
-    for block in blocks:
-        s.compute_inline(block)
-    return True
-
-
-def _open_rows(s: Schedule, result: BlockRef) -> list[Block]:
-    """The blocks before ``result`` whose rows have no upper bound of their length; none if there is only one row."""
-    if len(loops_of(s.program, result)) < 2:
-        return []
-    return [block for block in all_blocks(s.program.body) if block.name != result.name and _has_open_rows(s, block)]
-
-
-def _has_open_rows(s: Schedule, block: Block) -> bool:
-    lengths = (region.buffer.shape[-1] for region in block.writes if region.buffer.shape)
-    return any(interval(length, s.program.bounds).hi is None for length in lengths)
-
-
-def partial_results(s: Schedule, block: BlockRef, lanes: int) -> None:
-    """Reduce into ``lanes`` partial results, these into a quarter as many, and so on.
-
-    Loops over elements that lie side by side are joined first, if the last one does not fill the lanes.
-    """
-    _join_reducing(s, block, lanes)
-    extent = extent_of(s, _reducing_loop(s, block))
-    width = min(fitted(extent, lanes), 1 << (extent.bit_length() - 1))
-    while width >= REGISTERS:
-        _, inner = s.split(_reducing_loop(s, block), (None, width))
-        s.rfactor(inner, 0)
-        width //= REGISTERS
-
-
-def _join_reducing(s: Schedule, block: BlockRef, lanes: int) -> None:
-    stmt = block_at(s.program, block).stmt
-    loops = [driving_loop(s, block, p) for p, axis in enumerate(stmt.axes) if axis.kind is IterKind.REDUCE]
-    loops = loops[-_contiguous_axes(stmt) :] if _contiguous_axes(stmt) > 1 else loops[-1:]
-    while len(loops) > 1 and extent_of(s, loops[-1]) < lanes and extent_of(s, loops[-2]) > 1:
-        loops[-2:] = [s.fuse(loops[-2], loops[-1])]
-
-
-def _reducing_loop(s: Schedule, block: BlockRef) -> LoopRef:
-    """The innermost loop that drives a reduction axis."""
-    place = block_at(s.program, block)
-    bound = zip(place.stmt.axes, place.stmt.bindings, strict=True)
-    driven = {var for axis, binding in bound if axis.kind is IterKind.REDUCE for var in free_vars(binding)}
-    return [ref(loop) for loop in place.loops if loop.var in driven][-1]
-
-
-def pull_producers(s: Schedule, result: BlockRef, at: LoopRef) -> None:
-    """Move all transitive producers of ``result`` into ``at``; nearest first."""
-    for block in reversed(all_blocks(s.program.body)):
-        if block.name != result.name:
-            s.compute_at(BlockRef(block.name), at)
-            written = block_at(s.program, BlockRef(block.name)).stmt.writes[0].buffer
-            if _is_allocated(s, written.name):
-                s.set_scope(written.name, LOCAL)
-
-
-def vectorize_columns(s: Schedule, block: BlockRef, rows: list[LoopRef], lanes: int) -> None:
-    """Within a row: lanes along the only spatial axis; a remaining short reduction is unrolled."""
-    stmt = block_at(s.program, block).stmt
-    own = [loop for loop in loops_of(s.program, block) if ref(loop) not in rows and _may_repeat(s, loop)]
-    spatial = {
-        v for a, e in zip(stmt.axes, stmt.bindings, strict=True) if a.kind is IterKind.SPATIAL for v in free_vars(e)
-    }
-    columns = [ref(loop) for loop in own if loop.var in spatial]
-    others = [ref(loop) for loop in own if loop.var not in spatial]
-    if columns:
-        s.reorder(*others, *columns)
-        vectorize_last(s, columns[-1], lanes)
-    for loop in others[-1:]:
-        if extent_of(s, loop) <= REGISTERS:
-            s.unroll(loop)
-
-
-def _may_repeat(s: Schedule, loop: Loop) -> bool:
-    """Whether ``loop`` may run more than once, as far as bounds are known."""
-    most = interval(loop.extent, s.program.bounds).hi
-    return most is None or most > 1
-
-
-def _is_allocated(s: Schedule, buffer: str) -> bool:
-    return any(isinstance(stmt, Alloc) and stmt.buffer.name == buffer for stmt in walk(s.program.body))

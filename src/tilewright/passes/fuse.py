@@ -3,7 +3,8 @@
 A group is an anchor and its injective successors up to a post-dominator, so that exactly one value leaves it (Chen et
 al., "TVM", 2018, section 3). Injective nodes used only by one elementwise group join it. Views have no kernels: each
 group that reads through one gets a copy of it. So do elementwise groups that read narrow numbers widened, as bytes that
-are dequantized: reading narrow numbers takes less time than computing them takes. No other value is computed twice.
+are dequantized: reading narrow numbers takes less time than computing them takes. No other value is computed twice. A
+view at the end of the graph that only regroups the result of a kernel is stored by that kernel.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,6 +14,7 @@ from tilewright.base.names import identifier
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import apply
 from tilewright.ops import FusionKind, Trait
+from tilewright.ops.shapes import static
 from tilewright.passes.dominators import post_dominators
 from tilewright.symbolic.expr import ONE, ZERO
 from tilewright.tensor.ir import Compute, Operation, Placeholder, reads_of, topological_order
@@ -45,19 +47,21 @@ class Group:
         return f"group {self.name}({entering}):\n{inside}\n  return {leaving}"
 
 
-def fuse(graph: Graph, stored_plain: Collection[Value] = ()) -> tuple[Group, ...]:
+def fuse(graph: Graph, stored_plain: Collection[Value] = (), in_blocks: Collection[Value] = ()) -> tuple[Group, ...]:
     """All groups, in an order in which they can run. Every output of the graph must be produced by a node.
 
-    ``stored_plain``: copies that the kernel of a sum over channels can fuse with its store.
+    ``stored_plain``: copies that the kernel of a sum over channels can fuse with its store. ``in_blocks``: values that
+    are not stored row-major.
     """
-    return _Fusion(graph, stored_plain).groups()
+    return _Fusion(graph, stored_plain, in_blocks).groups()
 
 
 class _Fusion:
     """Facts about one graph. A node is identified by its first output."""
 
-    def __init__(self, graph: Graph, stored_plain: Collection[Value]) -> None:
+    def __init__(self, graph: Graph, stored_plain: Collection[Value], in_blocks: Collection[Value]) -> None:
         self._graph = graph
+        self._in_blocks = in_blocks
         self._stored_plain = stored_plain
         self._position = {node.outputs[0]: position for position, node in enumerate(graph.nodes)}
         self._dominators = post_dominators(graph)
@@ -70,8 +74,24 @@ class _Fusion:
 
     def groups(self) -> tuple[Group, ...]:
         """See ``fuse``. Inputs of a group are produced before its last node, so the order of last nodes is valid."""
-        kernels = self._grown() + [[self._views[v]] for v in self._graph.outputs if v in self._views]
+        grown = self._grown()
+        ending = [self._views[v] for v in self._graph.outputs if v in self._views]
+        kernels = [*grown, *([view] for view in ending if not self._ends(view, grown))]
         return tuple(self._closed(nodes) for nodes in sorted(kernels, key=lambda nodes: self._at(nodes[-1])))
+
+    def _ends(self, view: Node, grown: Iterable[list[Node]]) -> bool:
+        """Add ``view`` to the kernel whose only result it stores in the same order, if nothing else reads either."""
+        (source, *others), result = view.inputs, view.outputs[0]
+        if others or source is None or not view.op.has(Trait.REGROUPS) or source in self._in_blocks:
+            return False
+        if static(source.shape) is None or static(result.shape) is None:
+            return False
+        if source in self._leaving_graph or result in self._consumers or self._consumers[source] != [view]:
+            return False
+        maker = next((nodes for nodes in grown if self._leaving(nodes) == (source,)), None)
+        if maker is not None:
+            maker.append(view)
+        return maker is not None
 
     def _at(self, node: Node) -> int:
         return self._position[node.outputs[0]]

@@ -14,6 +14,7 @@ from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
+from tilewright.kernels.run_time_panels import copied_panels
 from tilewright.kernels.run_time_weights import Copied, copied_weights
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -157,7 +158,9 @@ def to_kernel(
     made = _expand(group, known, extents)
     unblocked = _unblocked(group, laid_out)
     leaving = (*group.outputs, *unblocked)
-    results, stored_as = _narrowed([made[value] for value in leaving], leaving, inputs, group, laid_out)
+    results, stored_as = _narrowed(
+        [made[_made_as(v, group, layouts)] for v in leaving], leaving, inputs, group, laid_out
+    )
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
     tables = index_tables([v for v in group.inputs if seen[v] == v], graph)
     results = without_tables(results, {inputs[value]: table for value, table in tables.items()})
@@ -184,7 +187,8 @@ def to_kernel(
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
     if packings is None:
-        stored_so = constant_layouts(outputs, {*constants, *weights.copies}, stored, widths, groups)
+        known_later = {*weights.copies, *copied_panels(outputs, stored)}
+        stored_so = constant_layouts(outputs, {*constants, *known_later}, stored, widths, groups)
     else:
         stored_so = {tensor: packings[value] for tensor, value in constants.items() if value in packings}
     placed = relayout(outputs, {**stored, **stored_so})
@@ -247,6 +251,16 @@ def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> V
             break
         value = readers[0].outputs[0]
     return value
+
+
+def _made_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:
+    """The form in which ``group`` computes a result: itself, or what it regroups, which is the same in memory."""
+    maker = next((node for node in group.nodes if value in node.outputs), None)
+    if maker is None or not maker.op.has(Trait.REGROUPS) or static(value.shape) is None:
+        return value
+    (source, *_) = maker.inputs
+    is_own = source is not None and any(source in node.outputs for node in group.nodes)
+    return source if source is not None and is_own and source not in layouts else value
 
 
 def _renamed(shape: Shape, extents: Mapping[Var, Expr]) -> Shape:

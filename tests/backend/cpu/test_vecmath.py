@@ -31,6 +31,10 @@ def _rsqrt(x: Floats) -> Floats:
     return 1 / np.sqrt(x)
 
 
+def _exp_up_to_one(x: Floats) -> Floats:
+    return np.exp(np.minimum(x, 0))
+
+
 def _sigmoid(x: Floats) -> Floats:
     return 1 / (1 + np.exp(-x))
 
@@ -39,6 +43,7 @@ REFERENCE: dict[MathFunction, Reference] = {
     F.SQRT: np.sqrt,
     F.RSQRT: _rsqrt,
     F.EXP: np.exp,
+    F.EXP_UP_TO_ONE: _exp_up_to_one,
     F.EXP2: np.exp2,
     F.EXPM1: np.expm1,
     F.LOG: np.log,
@@ -62,6 +67,7 @@ REFERENCE: dict[MathFunction, Reference] = {
 }
 LIMIT_F32 = {
     F.EXP: 1.1,
+    F.EXP_UP_TO_ONE: 1.1,
     F.EXP2: 1.2,
     F.LOG: 1.0,
     F.LOG1P: 1.6,

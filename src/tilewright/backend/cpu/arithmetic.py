@@ -3,6 +3,8 @@
 No instruction here traps or gives poison for any operand, so all may be hoisted out of loops and branches.
 """
 
+from math import inf
+
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integers, literal, type_name
 from tilewright.backend.cpu.vecmath import MathFunction, emit_math
@@ -222,6 +224,8 @@ class ArithmeticEmitter:
         # `a > b ? a : b` is one machine instruction, and gives b where either is NaN. So a constant goes to the left.
         if b.text[0] not in "%@":
             a, b = b, a
+        if a.text == literal(inf if op is BinaryOp.MIN else -inf, a.dtype, a.lanes).text:
+            return b
         chosen = self.select(self._compare(BinaryOp.LT if op is BinaryOp.MIN else BinaryOp.GT, a, b), a, b)
         if a.text[0] not in "%@":
             return chosen
@@ -307,6 +311,12 @@ class ArithmeticEmitter:
         if op in _FLOAT_INTRINSIC:
             return self._intrinsic(_FLOAT_INTRINSIC[op], (a,), a.dtype)
         return self._math(_MATH[op], (a,))
+
+    def exp_up_to_one(self, a: Value) -> Value:
+        """``exp(min(a, 0))``."""
+        if a.dtype.bits == 16:
+            return self.cast(self.exp_up_to_one(self.cast(a, dtypes.f32)), a.dtype)
+        return self._math(MathFunction.EXP_UP_TO_ONE, (a,))
 
     def _classify(self, op: UnaryOp, a: Value) -> Value:
         wide = self.cast(a, dtypes.f32) if a.dtype.bits == 16 else a

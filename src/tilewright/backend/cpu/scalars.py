@@ -77,6 +77,8 @@ class ScalarEmitter:
                 return rounded_to_steps(self.ops, *map(self.value, parts))
             case Cast(a, dtype):
                 return self.ops.cast(self.value(a), dtype)
+            case Unary(UnaryOp.EXP, Binary(BinaryOp.MIN, a, Const(0))):
+                return self.ops.exp_up_to_one(self.value(a))
             case Unary(op, a):
                 return self.ops.unary(op, self.value(a))
             case Select(condition, a, b):

@@ -77,7 +77,8 @@ class KernelCosts:
         """The cycles of a run of ``graph``: the sum over its kernels."""
         laid_out = self._laid_out(normalize(_with_stand_ins(eliminate_common_subexpressions(graph))))
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
-        return sum(self._of_group(group, lowering, laid_out) for group in fuse(laid_out.graph, laid_out.leaving_blocks))
+        groups = fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts)
+        return sum(self._of_group(group, lowering, laid_out) for group in groups)
 
     def _of_group(self, group: Group, lowering: Lowering, laid_out: LaidOut) -> float:
         try:

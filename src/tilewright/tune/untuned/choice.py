@@ -14,7 +14,7 @@ from tilewright.cost.recurrence import is_recurrent
 from tilewright.cost.work import count
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.nests import Lanes, Nest, Tiles
-from tilewright.kernels.schedules import schedule_reduction
+from tilewright.kernels.reductions import schedule_reduction
 from tilewright.loops.ir import Store
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule

@@ -52,6 +52,20 @@ def exp(x: Real) -> Real:
     return scaled_by_power_of_two(_expm1_near_zero(_remainder(x, n)) + 1.0, biased)
 
 
+def exp_up_to_one(x: Real) -> Real:
+    """``e**min(x, 0)``, in fewer instructions than ``exp``. f32 and f64 within 1.1 ulp; subnormal results too.
+
+    Results do not reach far in one direction, so 2**(n + guard) is a normal number for all of them.
+    """
+    unit = x.unit
+    single = unit.dtype == f32
+    x = x.at_most(0.0).at_least(-104.0 if single else -746.0)
+    guard = 64 if single else 512
+    n, biased = _rounded(x, LOG2E, unit.format.bias + guard)
+    scale = _power_of_two(biased)
+    return _expm1_near_zero(_remainder(x, n)).fma(scale, scale) * 2.0**-guard
+
+
 def exp_of_sum(x: Real, low: Real) -> Real:
     """e**(x + low) in f64, where low is a rounding error of x."""
     x = x.at_least(-746.0).at_most(710.0)

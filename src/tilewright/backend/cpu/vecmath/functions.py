@@ -15,6 +15,7 @@ class MathFunction(Enum):
     SQRT = "sqrt"
     RSQRT = "rsqrt"
     EXP = "exp"
+    EXP_UP_TO_ONE = "exp up to one"
     EXP2 = "exp2"
     EXPM1 = "expm1"
     LOG = "log"
@@ -45,6 +46,7 @@ _UNARY: dict[MathFunction, Callable[[Real], Real]] = {
     MathFunction.SQRT: Real.sqrt,
     MathFunction.RSQRT: _rsqrt,
     MathFunction.EXP: exponential.exp,
+    MathFunction.EXP_UP_TO_ONE: exponential.exp_up_to_one,
     MathFunction.EXP2: exponential.exp2,
     MathFunction.EXPM1: exponential.expm1,
     MathFunction.LOG: logarithm.log,
