@@ -67,7 +67,7 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     assert weight is not None and data is not None, "sums over channels have data and a weight"
     cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
     machine = target.machine
-    own = _has_own_filters(node, weight, target)
+    own = _has_own_filters(node, weight, blocks)
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         # Products are added up in groups of channels, which must lie side by side.
         reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, blocks)
@@ -85,13 +85,13 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     )
 
 
-def _has_own_filters(node: Node, weight: Value, target: Target) -> bool:
+def _has_own_filters(node: Node, weight: Value, blocks: Blocks) -> bool:
     """Whether each channel has filters of its own that lie side by side in a block with those of other channels. Those
     of a channel that has a block or more are a convolution of it."""
     groups, filters = dict(node.attributes).get("group", 1), node.outputs[0].shape[1]
     if weight.shape[1] != ONE or not isinstance(groups, int) or groups == 1:
         return False
-    return not isinstance(filters, Const) or int(filters.value) // groups < width_of(node.outputs[0], target)
+    return not isinstance(filters, Const) or int(filters.value) // groups < width_of(node.outputs[0], blocks)
 
 
 def _last_stride(node: Node) -> int:
