@@ -20,6 +20,18 @@ class Architecture(Enum):
     WASM32 = "wasm32"
 
 
+class System(Enum):
+    """Operating systems that code is made for."""
+
+    LINUX = "linux"
+    MACOS = "macos"
+    WINDOWS = "windows"
+
+
+SYSTEMS = {Architecture.AARCH64: (System.LINUX, System.MACOS), Architecture.X86_64: (System.LINUX, System.WINDOWS)}
+"""Those of each architecture; of others, only the first one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pipelines:
     """What one core does: width and number of vector registers, vector FMAs and loads per cycle."""
@@ -56,7 +68,9 @@ FEATURES: dict[Architecture, dict[str, tuple[str, ...]]] = {
     Architecture.RISCV64: _features(
         "m a f d:f c zba zbb zbs zfhmin:f zfh:zfhmin v:d zvl256b:v zvl512b:zvl256b zvfh:v+zfhmin"
     ),
-    Architecture.WASM32: _features("sign-ext nontrapping-fptoint bulk-memory simd128 relaxed-simd:simd128"),
+    Architecture.WASM32: _features(
+        "sign-ext nontrapping-fptoint bulk-memory simd128 relaxed-simd:simd128 atomics:bulk-memory"
+    ),
 }
 
 _V2 = "cx16 sahf popcnt sse4.2"

@@ -14,6 +14,7 @@ arm, riscv = unicorn.arm64_const, pytest.importorskip("unicorn.riscv_const")
 
 _PAGE = 4096
 _STACK, _STACK_BYTES = 0x7F_0000_0000, 1 << 20
+_MAPPED = 0x20_0000_0000
 
 _SECONDS = 60
 
@@ -66,9 +67,10 @@ def emulate(program: bytes, given: bytes = b"", *arguments: str, seconds: int = 
             engine.mem_write(address, program[offset : offset + stored])
     engine.reg_write(processor.stack, _with_arguments(engine, ("program", *arguments)))
     out, errors, codes, rest = bytearray(), bytearray(), list[int](), memoryview(given)
+    top = _MAPPED
 
     def called(_: object, cause: int, *_more: object) -> None:
-        nonlocal rest
+        nonlocal rest, top
         if cause != processor.cause:
             codes.append(-cause)
             engine.emu_stop()
@@ -81,6 +83,9 @@ def emulate(program: bytes, given: bytes = b"", *arguments: str, seconds: int = 
             case 64:  # write
                 (out if a == 1 else errors).extend(engine.mem_read(b, c))
                 answer = c
+            case 222:  # mmap: wherever there is room
+                answer, top = top, top + -(-b // _PAGE) * _PAGE
+                engine.mem_map(answer, top - answer)
             case 94:  # exit_group
                 codes.append(a)
                 engine.emu_stop()
