@@ -1,7 +1,7 @@
 """Code for other processors, run in this process by Unicorn: whole static programs, and single functions."""
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -115,6 +115,9 @@ class Functions:
         link(self._layout, memoryview(image), self._base)
         _map(self._engine, self._base, len(image), 7)
         self._engine.mem_write(self._base, bytes(image))
+        self.system: Callable[..., int | None] = lambda *_: None
+        """What a system call does: its number and six arguments in, its result out, or None to stop."""
+        self._engine.hook_add(unicorn.UC_HOOK_INTR, self._interrupted)
 
     def __call__(self, name: str, *arguments: int) -> int:
         processor, back = self._processor, self._others + _PAGE - 8
@@ -122,9 +125,28 @@ class Functions:
         self._engine.reg_write(processor.back, back)
         for register, value in zip(processor.arguments, arguments, strict=False):
             self._engine.reg_write(register, value)
-        start = self._layout.address(self._layout.definitions[name], self._base)
-        self._engine.emu_start(start, back, _SECONDS * 10**6)
+        self._engine.emu_start(self.address(name), back, _SECONDS * 10**6)
         return self._engine.reg_read(processor.arguments[0])
+
+    def _interrupted(self, _: object, cause: int, *_more: object) -> None:
+        processor = self._processor
+        assert cause == processor.cause
+        answer = self.system(*(self._engine.reg_read(one) for one in (processor.number, *processor.arguments)))
+        if answer is None:
+            self._engine.emu_stop()
+        else:
+            self._engine.reg_write(processor.arguments[0], answer)
+
+    def address(self, name: str) -> int:
+        return self._layout.address(self._layout.definitions[name], self._base)
+
+    @property
+    def stack(self) -> int:
+        return self._engine.reg_read(self._processor.stack)
+
+    @stack.setter
+    def stack(self, at: int) -> None:
+        self._engine.reg_write(self._processor.stack, at)
 
     def memory(self, data: bytes) -> int:
         """The address of new memory with ``data``."""

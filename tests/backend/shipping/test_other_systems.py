@@ -1,7 +1,8 @@
 """Objects for macOS and Windows, as far as Linux can tell.
 
 GNU's linker takes COFF objects, and its compiler calls functions by the convention of Windows, so their code runs here.
-Mach-O objects are read back by a reader of our own, linked and emulated. LLVM reads both. Neither has run on its system.
+Mach-O objects are read back by a reader of our own, linked and emulated. LLVM reads both.
+Neither has run on its system.
 """
 
 import struct
