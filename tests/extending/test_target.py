@@ -60,7 +60,7 @@ def test_an_installed_one_has_a_name_everywhere(installed: Path, capsys: pytest.
     assert f"{where} (entry points {target.GROUP})" in json.loads(capsys.readouterr().out)["added"]
     with pytest.raises(
         ParseError,
-        match="known: x86_64, aarch64, riscv64, wasm32, aarch64-macos, x86_64-windows, my_board, and host alone",
+        match="known: x86_64, aarch64, riscv64, wasm32, wasm64, aarch64-macos, x86_64-windows, my_board, and host alone",
     ):
         Target.parse("your_board")
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=[form.value for form in Form],
         help="instead of an artifact, what runs without Python: a program for Linux, an object with a C header beside "
         "it, the header alone, a WebAssembly module with a JavaScript loader beside it, or an HTML page that runs it "
-        "(target wasm32)",
+        "(targets wasm32, wasm64)",
     )
     parser.add_argument(
         "--trust", action="store_true", help="read a .pt2 file of torch.export, which can run code in it"

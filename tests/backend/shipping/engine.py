@@ -31,9 +31,13 @@ def described(module: bytes) -> dict[str, list[dict[str, object]]]:
 def ran(module: bytes, inputs: Sequence[Array], open_: Sequence[int] = (), runs: int = 1) -> list[Array]:
     """The outputs, of the last of several runs. ``open_``: the sizes that the module leaves open."""
     wasmtime = pytest.importorskip("wasmtime")
-    store = wasmtime.Store()
+    config = wasmtime.Config()
+    config.wasm_memory64 = True
+    store = wasmtime.Store(wasmtime.Engine(config))
     exports = wasmtime.Instance(store, wasmtime.Module(store.engine, module), []).exports(store)
     facts, memory = described(module), exports["memory"]
+    pointer = {32: np.uint32, 64: np.uint64}[facts["bits"]]
+    width = facts["bits"] // 8
 
     def reserve(end: int) -> None:
         pages = -(-(end - memory.data_len(store)) // _PAGE)
@@ -48,19 +52,19 @@ def ran(module: bytes, inputs: Sequence[Array], open_: Sequence[int] = (), runs:
     memory.write(store, np.array(open_, np.int64).tobytes(), heap)
     assert exports["sizes"](store, heap, 1, list_at) == 0
     sizes = iter(np.frombuffer(memory.read(store, list_at, table_at), np.int64).tolist())
-    places, end = list[_Place](), _aligned(table_at + 4 * len(tensors))
+    places, end = list[_Place](), _aligned(table_at + width * len(tensors))
     for one in tensors:
         shape = [next(sizes) for _ in one["shape"]]
         places.append(_Place(one["dtype"], shape, next(sizes), end))
         end = _aligned(end + places[-1].bytes)
     reserve(end + next(sizes))
-    memory.write(store, np.array([place.at for place in places], np.uint32).tobytes(), table_at)
+    memory.write(store, np.array([place.at for place in places], pointer).tobytes(), table_at)
     results = places[len(inputs) :]
     for _ in range(runs):
         for place, given in zip(places, inputs, strict=False):
             assert given.nbytes == place.bytes
             memory.write(store, given.tobytes(), place.at)
-        assert exports["run"](store, heap, table_at, table_at + 4 * len(inputs), end, 1, 0) == 0
+        assert exports["run"](store, heap, table_at, table_at + width * len(inputs), end, 1, 0) == 0
     return [
         np.frombuffer(memory.read(store, one.at, one.at + one.bytes), one.dtype).reshape(one.shape) for one in results
     ]

@@ -3,8 +3,10 @@
 import json
 import shutil
 import subprocess
-from functools import cache
+from functools import cache, partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from tilewright.target.target import Target
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="there is no Node")
 THREADED = Target.parse("wasm32,+atomics,cores=4,region_cycles=1")
+THREADED_64 = Target.parse("wasm64,+atomics,cores=4,region_cycles=1")
 OPEN = {0: "batch", 1: "length"}
 
 
@@ -34,7 +37,7 @@ def test_a_module_in_an_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["wasm32", "wasm32,-simd128"])
+@pytest.mark.parametrize("target", ["wasm32", "wasm32,-simd128", "wasm64"])
 @pytest.mark.parametrize("network", [lenet, transformer_block])
 def test_networks_in_an_engine(network, target: str, tmp_path: Path) -> None:
     model = tilewright.compile(network())
@@ -86,12 +89,12 @@ try {
 """
 
 
-def in_node(folder: Path, script: str, *words: str) -> list[str]:
+def in_node(folder: Path, script: str) -> list[str]:
     """The lines that a script prints, beside ``net.wasm`` and its loader."""
     if not (folder / "net.mjs").exists():
         (folder / "net.js").rename(folder / "net.mjs")
     (folder / "page.mjs").write_text(script)
-    command = [str(NODE), "page.mjs", *words]
+    command = [str(NODE), "page.mjs"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -149,8 +152,9 @@ def test_bits_are_equal_on_any_number_of_threads(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
-def test_a_page_in_a_browser(tmp_path: Path) -> None:
-    (path,) = block("wasm32").emit(tmp_path / "net.html", "page")
+@pytest.mark.parametrize("target", ["wasm32", "wasm64"])
+def test_a_page_in_a_browser(target: str, tmp_path: Path) -> None:
+    (path,) = block(target).emit(tmp_path / "net.html", "page")
     x = sample((2, 5, 16))
     x.tofile(tmp_path / "x.bin")
     with browser(tmp_path / "user", "") as page:
@@ -169,6 +173,56 @@ def test_a_page_in_a_browser(tmp_path: Path) -> None:
         page.until("document.getElementById('state').textContent.startsWith('input x: give a Float32Array')")
         assert not page.errors
     np.testing.assert_allclose(np.array(shown.split(), float), block()(x).ravel()[:16], rtol=0, atol=1e-5)
+
+
+WORKERS = """
+<!doctype html>
+<script type="module">
+import { load } from "./net.js";
+const bytes = await (await fetch("x.bin")).arrayBuffer();
+const found = [];
+for (const threads of [1, 2, 3, 8]) {
+  const model = await load("net.wasm", { threads });
+  const { y } = await model.run({ x: new Float32Array(bytes) }, { batch: 3, length: 9 });
+  found.push(Array.from(new Uint32Array(y.buffer)));
+  model.close();
+}
+globalThis.found = found;
+</script>
+"""
+
+
+class Isolated(SimpleHTTPRequestHandler):
+    """Files, with the headers by which a page may share memory with its workers."""
+
+    def end_headers(self) -> None:
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+@pytest.mark.parametrize("target", [THREADED, THREADED_64])
+def test_workers_of_a_browser(target: Target, tmp_path: Path) -> None:
+    block(target).emit(tmp_path / "net.wasm", "wasm")
+    x = sample((3, 9, 16))
+    x.tofile(tmp_path / "x.bin")
+    (tmp_path / "page.html").write_text(WORKERS)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Isolated, directory=str(tmp_path))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        with browser(tmp_path / "user", "") as page:
+            page.open(f"http://127.0.0.1:{server.server_address[1]}/page.html")
+            page.until("globalThis.found !== undefined")
+            found = json.loads(str(page.evaluate("JSON.stringify(globalThis.found)")))
+        server.shutdown()
+    assert len(found) == 4
+    assert all(bits == found[0] for bits in found)
+    y = np.array(found[0], np.uint32).view(np.float32).reshape(x.shape)
+    np.testing.assert_allclose(y, block()(x), rtol=0, atol=1e-5)
 
 
 def test_what_a_page_refuses(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
 from tilewright.base.errors import Unsupported, UnsupportedKernel, UnsupportedTarget
 from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.processors import WASM
 from tilewright.base.store import Cache, Recent
 from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
@@ -28,7 +29,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO
-from tilewright.target.target import Architecture, System, Target
+from tilewright.target.target import System, Target
 
 _SUPPORT = Recent(4)
 """Object code of the support functions where there is no other cache: it takes longer to make than that of a kernel."""
@@ -159,7 +160,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
         for site in sites[name]
     )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    has_threads = target.arch is not Architecture.WASM32 and target.system is System.LINUX
+    has_threads = target.arch not in WASM and target.system is System.LINUX
     text, support = f"{_assemble(module)}\n{declarations}", support_text(target.arch.value, threads=has_threads)
     needs = Needs(info.workspace_bytes, info.scratch_bytes, info.more_workspace, tuple(named), info.calls)
     return Code(modules, text, support, tuple(regions), needs, target)

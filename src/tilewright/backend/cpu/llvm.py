@@ -17,6 +17,7 @@ import llvmlite.binding as llvm
 
 from tilewright.base.errors import BadProgram, InternalError
 from tilewright.base.forks import ForkLock
+from tilewright.base.processors import WASM
 from tilewright.target.target import Architecture, System, Target
 
 _TRIPLES = {
@@ -24,6 +25,7 @@ _TRIPLES = {
     "aarch64": "aarch64-unknown-linux-gnu",
     "riscv64": "riscv64-unknown-linux-gnu",
     "wasm32": "wasm32-unknown-unknown",
+    "wasm64": "wasm64-unknown-unknown",
     "x86_64-windows": "x86_64-pc-windows-msvc-elf",
     "aarch64-macos": "aarch64-unknown-linux-gnu",
 }
@@ -37,6 +39,7 @@ _BASIS = {
     Architecture.AARCH64: "generic",
     Architecture.RISCV64: "generic-rv64",
     Architecture.WASM32: "mvp",
+    Architecture.WASM64: "mvp",
 }
 """LLVM's names of processors without features beyond the baseline of ``base.processors``."""
 
@@ -73,7 +76,7 @@ def machine(target: Target, effort: Effort = Effort.FULL) -> Machine:
     llvm.initialize_all_asmprinters()
     triple = _TRIPLES[target.platform]
     features = ",".join(filter(None, (target.llvm_features, _RESERVED.get(target.system, ""))))
-    reloc = "static" if target.arch is Architecture.WASM32 else "pic"  # a module has its memory for itself
+    reloc = "static" if target.arch in WASM else "pic"  # a module has its memory for itself
     created = llvm.Target.from_triple(triple).create_target_machine(
         cpu=_BASIS[target.arch], features=features, opt=effort.value, reloc=reloc, codemodel="small"
     )

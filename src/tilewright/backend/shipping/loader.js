@@ -19,6 +19,7 @@ const CODES = { 1: "an access out of bounds", 3: "a loop without an end", 5: "an
 
 const ALIGNMENT = 64;
 const PAGE = 65536;
+const address = ({ bits }) => (bits === 64 ? BigInt : Number); // what addresses are in JavaScript
 const aligned = (at) => Math.ceil(at / ALIGNMENT) * ALIGNMENT;
 
 /** A model of `source`: a URL, a Response, or the bytes of the module. `threads`: for a module that has them. */
@@ -41,6 +42,8 @@ class Model {
     this.exports = exports;
     this.memory = memory;
     this.heap = facts.heap;
+    this.bits = facts.bits;
+    this.address = address(facts);
     this.threads = 1;
     this.pool = 0;
     this.inputs = facts.inputs;
@@ -55,7 +58,7 @@ class Model {
     const listAt = this.heap + 8 * this.open.length;
     this.reserve(listAt + 8 * count);
     new BigInt64Array(this.memory.buffer, this.heap, this.open.length).set(this.open.map((one) => whole(one, open)));
-    this.#check(this.exports.sizes(this.heap, BigInt(this.threads), listAt));
+    this.#check(this.exports.sizes(this.address(this.heap), BigInt(this.threads), this.address(listAt)));
     const numbers = Array.from(new BigInt64Array(this.memory.buffer, listAt, count), Number);
     const described = tensors.map(({ name, dtype, shape }) => {
       const known = numbers.splice(0, shape.length);
@@ -76,13 +79,15 @@ class Model {
     const sizes = this.sizes(open);
     const tensors = [...sizes.inputs, ...sizes.outputs];
     const tableAt = aligned(sizes.end);
-    let end = aligned(tableAt + 4 * tensors.length);
+    const Table = this.bits === 64 ? BigUint64Array : Uint32Array;
+    let end = aligned(tableAt + Table.BYTES_PER_ELEMENT * tensors.length);
     const places = tensors.map(({ bytes }) => { const at = end; end = aligned(at + bytes); return at; });
     this.reserve(end + sizes.scratch);
-    new Uint32Array(this.memory.buffer, tableAt, places.length).set(places);
+    new Table(this.memory.buffer, tableAt, places.length).set(places.map((one) => this.address(one)));
     sizes.inputs.forEach((tensor, i) => this.#view(tensor, places[i]).set(accepted(tensor, inputs[tensor.name])));
-    const outputsAt = tableAt + 4 * sizes.inputs.length;
-    const parameters = [this.heap, tableAt, outputsAt, end, BigInt(this.threads), this.pool];
+    const outputsAt = tableAt + Table.BYTES_PER_ELEMENT * sizes.inputs.length;
+    const at = [this.heap, tableAt, outputsAt, end].map((one) => this.address(one));
+    const parameters = [...at, BigInt(this.threads), this.address(this.pool)];
     return { parameters, outputs: sizes.outputs, places: places.slice(sizes.inputs.length) };
   }
 
@@ -94,7 +99,7 @@ class Model {
 
   reserve(end) {
     const missing = end - this.memory.buffer.byteLength;
-    if (missing > 0) this.memory.grow(Math.ceil(missing / PAGE));
+    if (missing > 0) this.memory.grow(this.address(Math.ceil(missing / PAGE)));
   }
 
   #check(code) {
@@ -161,7 +166,9 @@ class ThreadedModel extends Model {
   static async start(module, facts, threads) {
     const { stack, pool } = facts.threads;
     const poolAt = facts.heap, stacksAt = aligned(poolAt + pool.bytes), end = stacksAt + threads * stack;
-    const memory = new WebAssembly.Memory({ initial: Math.ceil(end / PAGE), maximum: facts.pages, shared: true });
+    const wide = address(facts), kind = facts.bits === 64 ? { address: "i64" } : {};
+    const [initial, maximum] = [Math.ceil(end / PAGE), facts.pages].map((pages) => wide(pages));
+    const memory = new WebAssembly.Memory({ initial, maximum, shared: true, ...kind });
     const { exports } = await WebAssembly.instantiate(module, { env: { memory } });
     exports.init();
     const model = new ThreadedModel({ ...facts, heap: end }, exports, memory);
@@ -173,7 +180,7 @@ class ThreadedModel extends Model {
     for (let id = 0; id < threads; id++) {
       const slot = id && poolAt + pool.slots_at + id * pool.slot_bytes;
       if (id) words.set([poolAt, 0, id, 0], slot / 4);
-      await model.#started({ module, memory, stack: stacksAt + (id + 1) * stack, slot });
+      await model.#started({ module, memory, stack: wide(stacksAt + (id + 1) * stack), slot: wide(slot) });
     }
     return model;
   }

@@ -1,7 +1,7 @@
 """A compiled model in forms that need neither Python nor Tilewright: ``shipped`` makes the files.
 
 artifact's objects + constants -> program | object + header            (x86_64, aarch64, riscv64)
-artifact's objects + constants -> module + loader | page                (wasm32)
+artifact's objects + constants -> module + loader | page                (wasm32, wasm64)
 """
 
 import struct
@@ -28,13 +28,14 @@ from tilewright.backend.shipping.threads_text import pool_without_clock
 from tilewright.backend.shipping.wasm_module import THREADS, loader_text, wasm_module
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.form import Form
+from tilewright.base.processors import WASM
 from tilewright.kernels.tile_products import known_tile_product
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.linker import undefined
 from tilewright.runtime.objectfile import Binding, Machine, ObjectFile, Place, Section, Segment, Symbol
-from tilewright.target.target import Architecture, System, Target
+from tilewright.target.target import System, Target
 
 _REGION = "tw_parallel_for"
 
@@ -76,7 +77,7 @@ def shipped(parts: Artifact, form: Form, prefix: str) -> tuple[File, ...]:
 
 def _forms(target: Target) -> tuple[Form, ...]:
     """The forms for a target."""
-    if target.arch is Architecture.WASM32:
+    if target.arch in WASM:
         return Form.WASM, Form.PAGE
     others = (Form.OBJECT, Form.HEADER)
     return (Form.PROGRAM, *others) if target.system is System.LINUX else others

@@ -42,6 +42,11 @@ _FIELDS: Mapping[int, _Field] = {
     5: _Field(_What.ADDRESS, 4, is_leb=False),
     TYPE_INDEX: _Field(_What.TYPE, 5),
     7: _Field(_What.ONLY, 5),
+    14: _Field(_What.ADDRESS, 10),
+    15: _Field(_What.ADDRESS, 10),
+    16: _Field(_What.ADDRESS, 8, is_leb=False),
+    18: _Field(_What.SLOT, 10),
+    19: _Field(_What.SLOT, 8, is_leb=False),
     20: _Field(_What.ONLY, 5),
 }
 """By the number of a relocation."""

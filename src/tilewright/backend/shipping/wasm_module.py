@@ -11,6 +11,7 @@ thread has an instance, whose stack the host sets (the global ``stack``); those 
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 
 from tilewright.backend.cpu.llvm import compile_object
@@ -20,20 +21,20 @@ from tilewright.backend.shipping.interface import Interface, Tensor
 from tilewright.backend.shipping.run_text import CALL, CONSTANTS, SIZES, run_text
 from tilewright.backend.shipping.wasm_link import WasmImage, data_end, link, missing
 from tilewright.backend.shipping.wasm_numbers import signed, unsigned
-from tilewright.backend.shipping.wasm_object import END, I32, I32_CONST, WasmObject, read_object
+from tilewright.backend.shipping.wasm_object import END, I32, I32_CONST, I64, I64_CONST, WasmObject, read_object
 from tilewright.backend.shipping.wasm_threads_text import pool_for_wasm
 from tilewright.base.errors import Unsupported
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.memory import round_up
-from tilewright.target.target import Target
+from tilewright.target.target import Architecture, Target
 
 STACK_BYTES = 1 << 20
 """Of each thread."""
 _PAGE = 1 << 16
-MOST_PAGES = (1 << 15) - 1
-"""Addresses are non-negative numbers of 32 bits, as some engines have no more memory."""
+_MOST_PAGES = {Architecture.WASM32: (1 << 15) - 1, Architecture.WASM64: 1 << 18}
+"""Addresses of 32 bits are non-negative, as some engines have no more memory; with 64 bits, engines have 16 GiB."""
 _FUNCTION_REFERENCE = 0x70
 _TYPE_OF_INIT = b"\x60\0\0"
 THREADS = "atomics"
@@ -51,14 +52,14 @@ def wasm_module(parts: Artifact, interface: Interface) -> bytes:
         )
     constants_at = round_up(data_end(objects, STACK_BYTES), abi.ALIGNMENT)
     heap = constants_at + interface.constant_bytes
-    if heap > MOST_PAGES * _PAGE:
-        most = MOST_PAGES * _PAGE
+    most = _MOST_PAGES[target.arch] * _PAGE
+    if heap > most:
         raise Unsupported(f"the module needs {heap} bytes of memory, and engines have {most}; use a program")
     image = link(objects, STACK_BYTES, {CONSTANTS: constants_at})
     pieces = list(image.data)
     if interface.constants:
         pieces.append((constants_at, interface.constant_data(parts)))
-    return _assembled(image, pieces, heap, _description(interface, heap, target), has_threads=target.has(THREADS))
+    return _assembled(image, pieces, heap, _description(interface, heap, target), _Kind.of(target))
 
 
 def _objects(parts: Artifact, interface: Interface, target: Target) -> list[WasmObject]:
@@ -76,17 +77,40 @@ def _defines(item: WasmObject, name: str) -> bool:
     return any(symbol.name == name and symbol.index is not None for symbol in item.symbols)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a module depends on, besides its model."""
+
+    has_threads: bool
+    is_wide: bool
+    """Whether addresses have 64 bits."""
+    most_pages: int
+
+    @staticmethod
+    def of(target: Target) -> "_Kind":
+        return _Kind(target.has(THREADS), target.arch is Architecture.WASM64, _MOST_PAGES[target.arch])
+
+    def limits(self, pages: int) -> bytes:
+        """Of the memory: the least number of pages, and with threads the most."""
+        most = unsigned(self.most_pages) if self.has_threads else b""
+        return bytes((3 * self.has_threads | 4 * self.is_wide,)) + unsigned(pages) + most
+
+    def address(self, at: int) -> bytes:
+        """An instruction that has an address as its result."""
+        return bytes((I64_CONST if self.is_wide else I32_CONST,)) + signed(at)
+
+
 def _assembled(
-    image: WasmImage, pieces: Sequence[tuple[int, bytes]], heap: int, description: bytes, *, has_threads: bool
+    image: WasmImage, pieces: Sequence[tuple[int, bytes]], heap: int, description: bytes, kind: _Kind
 ) -> bytes:
     """The module's sections. With threads, a function ``init`` is its last one, which copies all pieces of data."""
+    has_threads = kind.has_threads
     types = (*image.types, *((_TYPE_OF_INIT,) if has_threads else ()))
     functions = (*image.functions, *((len(image.types),) if has_threads else ()))
-    bodies = image.bodies + (_init(pieces) if has_threads else b"")
-    pages = unsigned(-(-heap // _PAGE))
-    limits = b"\x03" + pages + unsigned(MOST_PAGES) if has_threads else b"\0" + pages
-    table = bytes((_FUNCTION_REFERENCE, 1)) + unsigned(1 + len(image.slots)) * 2
-    stack = bytes((I32, 1, I32_CONST)) + signed(STACK_BYTES) + bytes((END,))
+    bodies = image.bodies + (_init(pieces, kind) if has_threads else b"")
+    limits = kind.limits(-(-heap // _PAGE))
+    table = bytes((_FUNCTION_REFERENCE, 1 | 4 * kind.is_wide)) + unsigned(1 + len(image.slots)) * 2
+    stack = bytes((I64 if kind.is_wide else I32, 1)) + kind.address(STACK_BYTES) + bytes((END,))
     sections = (
         (wasm.TYPE, _vector(types)),
         *(((wasm.IMPORT, _vector([_name("env") + _name("memory") + b"\x02" + limits])),) if has_threads else ()),
@@ -95,10 +119,10 @@ def _assembled(
         *(() if has_threads else ((wasm.MEMORY, _vector([limits])),)),
         (wasm.GLOBAL, _vector([stack])),
         (wasm.EXPORT, _vector(_exports(image, has_threads=has_threads))),
-        *(((wasm.ELEMENT, _elements(image)),) if image.slots else ()),
+        *(((wasm.ELEMENT, _elements(image, kind)),) if image.slots else ()),
         (wasm.COUNT, unsigned(len(pieces))),
         (wasm.CODE, unsigned(len(functions)) + bodies),
-        (wasm.DATA, _vector([_data(at, piece, is_passive=has_threads) for at, piece in pieces])),
+        (wasm.DATA, _vector([_data(at, piece, kind) for at, piece in pieces])),
         (wasm.CUSTOM, _name("tilewright") + description),
     )
     return wasm.MAGIC + b"".join(bytes((kind,)) + unsigned(len(body)) + body for kind, body in sections)
@@ -120,20 +144,20 @@ def _exports(image: WasmImage, *, has_threads: bool) -> list[bytes]:
     return [*functions, _name("init") + b"\0" + unsigned(len(image.functions)), _name("stack") + b"\x03\0"]
 
 
-def _elements(image: WasmImage) -> bytes:
+def _elements(image: WasmImage, kind: _Kind) -> bytes:
     """The table's functions, from 1 on: a call of number 0 is a trap."""
-    return b"\x01\0" + bytes((I32_CONST, 1, END)) + _vector([unsigned(function) for function in image.slots])
+    return b"\x01\0" + kind.address(1) + bytes((END,)) + _vector([unsigned(function) for function in image.slots])
 
 
-def _data(at: int, piece: bytes, *, is_passive: bool) -> bytes:
-    place = b"\x01" if is_passive else bytes((0, I32_CONST)) + signed(at) + bytes((END,))
+def _data(at: int, piece: bytes, kind: _Kind) -> bytes:
+    place = b"\x01" if kind.has_threads else b"\0" + kind.address(at) + bytes((END,))
     return place + unsigned(len(piece)) + piece
 
 
-def _init(pieces: Sequence[tuple[int, bytes]]) -> bytes:
+def _init(pieces: Sequence[tuple[int, bytes]], kind: _Kind) -> bytes:
     """The body of a function that copies the pieces of data to their addresses: ``memory.init`` for each."""
     copies = (
-        b"".join(bytes((I32_CONST,)) + signed(number) for number in (at, 0, len(piece)))
+        kind.address(at) + b"".join(bytes((I32_CONST,)) + signed(number) for number in (0, len(piece)))
         + b"\xfc\x08" + unsigned(place) + b"\0"
         for place, (at, piece) in enumerate(pieces)
     )  # fmt: skip
@@ -150,7 +174,8 @@ def _description(interface: Interface, heap: int, target: Target) -> bytes:
             "open": [_bounds(symbol) for symbol in interface.open],
             "heap": round_up(heap, abi.ALIGNMENT),
             "threads": _THREADS if target.has(THREADS) else None,
-            "pages": MOST_PAGES,
+            "pages": _MOST_PAGES[target.arch],
+            "bits": 64 if target.arch is Architecture.WASM64 else 32,
         }
     ).encode()
 
