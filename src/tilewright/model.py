@@ -111,8 +111,8 @@ class CompiledModel(RunnableModel):
 
         ``form``: ``"program"``, a static executable for Linux; ``"object"``, a relocatable object, with its C header
         beside it; ``"header"``, the header alone; ``"wasm"``, a WebAssembly module, with a JavaScript module that loads
-        it; ``"page"``, an HTML file that runs it (these two for ``wasm32`` and ``wasm64`` only). ``name``: what names in C
-        begin with; by default the file's name without suffix.
+        it; ``"page"``, an HTML file that runs it. These two are for ``wasm32`` and ``wasm64`` only. ``name``: what
+        names in C begin with; by default the file's name without suffix.
 
         Raises ``BadInput`` if a file can't be written, ``name`` is no name in C, or the target has no such form;
         ``Unsupported`` for code that needs functions of the C library where there is none.

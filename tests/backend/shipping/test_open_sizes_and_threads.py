@@ -280,6 +280,9 @@ def test_the_interface_of_a_program_for_any_sizes(tmp_path: Path) -> None:
         "size 0 64 batch",
         "size 0 - length",
     ]
+    sized = subprocess.run([path, "--sizes", "2,30", "--interface"], capture_output=True, text=True, timeout=60).stdout
+    assert sized == "input float32 2x30x16 3840 x\noutput float32 2x30x16 3840 y\n"
+    assert subprocess.run([path, "--sizes", "65,1", "--interface"], capture_output=True, timeout=60).returncode == USAGE
 
 
 def test_sizes_for_which_there_is_no_memory(tmp_path: Path) -> None:
@@ -313,3 +316,17 @@ def test_an_error_on_a_thread_is_an_exit_code(tmp_path: Path) -> None:
     given[500] = 64
     found = subprocess.run([path, "--threads", "4"], input=given.tobytes(), capture_output=True, timeout=60)
     assert (found.returncode, found.stdout) == (MODEL + ErrorCode.INDEX_FROM_END, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Target.host().has("amx-bf16"), reason="this machine has no matrix unit")
+def test_the_matrix_unit_on_threads_of_a_program(tmp_path: Path) -> None:
+    """The permission that one thread asks for holds for all."""
+    random = np.random.default_rng(4)
+    x, w = (random.normal(size=size).astype(np.float32) for size in ((256, 512), (512, 512)))
+    network = make_model([helper.make_node("MatMul", ["x", "w"], ["y"])], {"x": x}, ["y"], {"w": w})
+    made = tilewright.compile(network, target=several(Target.host()), precision="bf16")
+    (path,) = made.emit(tmp_path / "net")
+    for threads in THREADS:
+        done = subprocess.run([path, "--threads", str(threads)], input=x.tobytes(), capture_output=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, made(x).tobytes())

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tilewright.backend.shipping.arguments_text import LIST, arguments_text, text_constant
-from tilewright.backend.shipping.interface import Interface, Tensor
+from tilewright.backend.shipping.interface import Interface
+from tilewright.backend.shipping.listing_text import listing, listing_text
 from tilewright.backend.shipping.run_text import CALL, SIZES
 from tilewright.backend.shipping.system_text import system_text
 from tilewright.backend.shipping.threads_text import threads_text
@@ -19,26 +20,13 @@ _LARGE = "there is not enough memory for these sizes\n"
 _FAILED = "the model reports an error, such as an index out of range\n"
 
 
-def listing(interface: Interface) -> str:
-    """What ``--interface`` prints: a line for each input, output and open extent."""
-    kinds = (("input", interface.inputs), ("output", interface.outputs))
-    tensors = [f"{kind} {_line(tensor)}\n" for kind, tensors in kinds for tensor in tensors]
-    bounds = [
-        f"size {symbol.minimum} {'-' if symbol.maximum is None else symbol.maximum} {symbol.name}\n"
-        for symbol in interface.open
-    ]
-    return "".join((*tensors, *bounds))
-
-
-def _line(tensor: Tensor) -> str:
-    shape = "x".join(str(extent) if isinstance(extent, int) else f"({extent})" for extent in tensor.shape)
-    return f"{tensor.dtype} {shape or 'scalar'} {tensor.bytes if tensor.is_fixed else '-'} {tensor.name}"
-
-
 def _usage(interface: Interface) -> str:
-    sizes = f" --sizes {','.join(symbol.name for symbol in interface.open)}" if interface.open else ""
+    if interface.open:
+        sizes, shown = f" --sizes {','.join(symbol.name for symbol in interface.open)}", "[--sizes ...] --interface"
+    else:
+        sizes, shown = "", "--interface"
     files = f"({len(interface.inputs)} files, or standard input)"
-    return f"usage: PROGRAM [--threads N]{sizes} [FILE ...]  {files}, or PROGRAM --interface\n"
+    return f"usage: PROGRAM [--threads N]{sizes} [FILE ...]  {files}, or PROGRAM {shown}\n"
 
 
 def _misfit(interface: Interface) -> str:
@@ -69,6 +57,7 @@ def program_text(interface: Interface, arch: Architecture, *, has_regions: bool)
             system_text(arch),
             threads_text(),
             arguments_text((("--threads", "threads", 1), *sizes)),
+            listing_text(interface),
             _tensors(interface),
             _program(interface, "call i64 @processors()" if has_regions else "add i64 0, 1"),
         )
@@ -79,10 +68,10 @@ def _tables(interface: Interface) -> Sequence[str]:
     """What the options set, the sizes and places of tensors, and where in the list of sizes their bytes are."""
     count = len(interface.tensors)
     places = ", ".join(f"i64 {at}" for at in interface.bytes_at)
-    unknown = ", ".join("i64 -1" for _ in interface.open)
+    unknown = ", ".join(["i64 -1"] * max(1, len(interface.open)))
     return (
         "@threads = internal global i64 0",
-        f"@extents = internal global [{len(interface.open)} x i64] [{unknown}]",
+        f"@extents = internal global [{max(1, len(interface.open))} x i64] [{unknown}]",
         f"@sizes = internal global [{interface.scratch_bytes_at + 1} x i64] zeroinitializer",
         f"@places = internal global [{count} x ptr] zeroinitializer",
         f"@bytes.at = internal constant [{count} x i64] [{places}]",
@@ -149,7 +138,18 @@ entry:
   %asked = icmp eq i64 %first, {LIST}
   br i1 %asked, label %list, label %options
 list:
+  %told.sizes = load i64, ptr @extents
+  %unknown = icmp slt i64 %told.sizes, 0
+  br i1 %unknown, label %plain, label %sized
+plain:
   %listed = call i64 @write(i64 1, ptr @interface, i64 {len(listing(interface).encode())})
+  ret i32 0
+sized:
+  %sizing = call i32 @{SIZES}(ptr @extents, i64 1, ptr @sizes)
+  %fitting = icmp eq i32 %sizing, 0
+  br i1 %fitting, label %show, label %misfit
+show:
+  call void @list()
   ret i32 0
 options:
   %wrong = icmp slt i64 %first, 0
