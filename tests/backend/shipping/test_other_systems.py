@@ -18,6 +18,8 @@ from tests.backend.shipping.emulator import Functions
 from tests.backend.shipping.networks import lenet, opened, sample, transformer_block
 from tests.backend.shipping.test_objects import GCC, macros, needs_gcc
 from tests.backend.shipping.test_open_sizes_and_threads import OPEN, THREADS, several
+from tilewright.backend.shipping.macho_file import macho_file
+from tilewright.backend.shipping.merged import merged
 from tilewright.base.errors import BadInput, UnsupportedTarget
 from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.linker import plan, undefined
@@ -111,6 +113,23 @@ def test_a_mach_object_for_a_mac(tmp_path: Path) -> None:
     for at, wanted in zip(results, tilewright.compile(lenet())(x), strict=True):
         found = np.frombuffer(functions.read(at, wanted.nbytes), np.float32).reshape(wanted.shape)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+
+
+def test_places_in_data_of_a_mach_object() -> None:
+    """A function that loads the second of three numbers: adrp, ldr, ret."""
+    code, numbers = struct.pack("<3I", 0x90000000, 0xF9400000, 0xD65F03C0), struct.pack("<3Q", 11, 22, 33)
+    loads = (Relocation(0, 275, 2, 8), Relocation(4, 286, 2, 8))
+    sections = (
+        Section(".text", Segment.CODE, 4, len(code), code, loads),
+        Section(".rodata", Segment.CONSTANTS, 8, len(numbers), numbers, ()),
+    )
+    symbols = (
+        Symbol("", Binding.LOCAL, Place.UNDEFINED, 0),
+        Symbol("second", Binding.GLOBAL, 0, 0, len(code)),
+        Symbol("numbers", Binding.LOCAL, 1, 0, len(numbers)),
+    )
+    read = mach_object(macho_file(merged([ObjectFile("one", Machine.AARCH64, sections, symbols)], {"second"})))
+    assert Functions(plan([read], Machine.AARCH64, {}), {})("_second") == 22
 
 
 def test_a_register_that_macos_has_for_itself_is_not_used(tmp_path: Path) -> None:
