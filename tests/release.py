@@ -5,6 +5,7 @@ source tree is found by chance.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +23,8 @@ MOST_RUNTIME_BYTES = 1_000_000
 """Of what running an artifact takes beside NumPy and ml-dtypes, installed."""
 VERSIONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 """Names of interpreters for which the wheel is installed and used, if they are on PATH."""
+ARM64 = ("manylinux_2_28_aarch64", "manylinux_2_27_aarch64", "manylinux_2_17_aarch64", "manylinux2014_aarch64")
+"""Tags of wheels that a Linux of 64-bit ARM with glibc 2.28 takes."""
 KEPT = ("HOME", "LANG", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """Variables that programs get, beside those of pip and of proxies."""
 
@@ -54,6 +57,7 @@ def main() -> int:
     options = parser.parse_args()
     wheel, sdist, runtime = build()
     check_contents(wheel, sdist)
+    check_arm64(wheel, runtime)
     for python in options.python or interpreters():
         begin = time.monotonic()
         version = run([python, "-c", "import platform; print(platform.python_version())"], ROOT).strip()
@@ -114,6 +118,23 @@ def check_contents(wheel: Path, sdist: Path) -> None:
     missing = {"pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "Makefile", "tests/release.py"} - there
     assert not missing, f"not in the sdist: {sorted(missing)}"
     print(f"{wheel.name}: {wheel.stat().st_size:,} bytes; {sdist.name}: {sdist.stat().st_size:,} bytes")
+
+
+def check_arm64(*wheels: Path) -> None:
+    """They are for any machine, and for all that they depend on there are wheels for 64-bit ARM; none is downloaded."""
+    platforms = [word for tag in ARM64 for word in ("--platform", tag)]
+    with tempfile.TemporaryDirectory(prefix="tilewright-arm64-") as name:
+        options = ["--dry-run", "--ignore-installed", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
+        for wheel in wheels:
+            assert wheel.name.endswith("-py3-none-any.whl"), wheel.name
+            for version in VERSIONS:
+                wanted = ["--python-version", version.removeprefix("python"), *platforms, "--target", name]
+                command = [sys.executable, "-m", "pip", "install", *options, *wanted, "--report", "-", str(wheel)]
+                urls = [item["download_info"]["url"] for item in json.loads(run(command, ROOT))["install"]]
+                native = [url.rpartition("/")[2] for url in urls if not url.endswith("-none-any.whl")]
+                assert native, f"{wheel.name} depends on nothing native?"
+                assert all("aarch64" in file for file in native), native
+    print(f"arm64: wheels for all dependencies, for {', '.join(VERSIONS)}")
 
 
 def use(python: str, wheel: Path, runtime: Path, folder: Path) -> None:

@@ -305,7 +305,7 @@ class _Compilation:
         made = self._make(graph, shapes)
         executable, target = made.compiled.executable, self.options.target
         source = self._sha256(asked)
-        build = Build(__version__, source, str(target), target.arch.value, target.features)
+        build = Build(__version__, source, str(target), target.platform, target.features)
         parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
         if self.models is not None and asked is not None:
             self.models.keep(self._entry(asked, graph, place), parts)

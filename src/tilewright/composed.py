@@ -35,7 +35,8 @@ class ComposedModel(CompiledModel):
         return self._options.checks
 
     def emit(self, *_: object, **_named: object) -> NoReturn:
-        """Raises ``Unsupported``: its shapes are known at run time only."""
+        """Raises ``Unsupported``: it is made of several models."""
         raise Unsupported(
-            "what ships without Python has fixed shapes; give the sizes by shapes= or --shape, or save an artifact"
+            "what ships without Python is one model, and this is made of several (explain says why); give the sizes by "
+            "shapes= or --shape, or save an artifact"
         )

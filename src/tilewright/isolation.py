@@ -132,7 +132,7 @@ def compile_elsewhere(asked: Asked, limits: Isolation, listener: Listener) -> An
     ended by a signal.
     """
     target = asked.options.target
-    why = misfit(target.arch.value, target.features)
+    why = misfit(target.platform, target.features)
     if why is not None:
         raise BadInput(f"isolate= compiles for this machine only: {why}; leave it out, or the target")
     if asked.settings.print_stages:

@@ -111,12 +111,11 @@ class CompiledModel(RunnableModel):
 
         ``form``: ``"program"``, a static executable for Linux; ``"object"``, a relocatable object, with its C header
         beside it; ``"header"``, the header alone; ``"wasm"``, a WebAssembly module, with a JavaScript module that loads
-        it (only for the target ``wasm32``). ``name``: what names in C begin with; by default the file's name without
-        suffix. All of these run a call on one thread.
+        it; ``"page"``, an HTML file that runs it. These two are for ``wasm32`` and ``wasm64`` only. ``name``: what
+        names in C begin with; by default the file's name without suffix.
 
         Raises ``BadInput`` if a file can't be written, ``name`` is no name in C, or the target has no such form;
-        ``Unsupported`` for shapes that are known at run time only, and for code that needs functions of the C library
-        where there is none.
+        ``Unsupported`` for code that needs functions of the C library where there is none.
         """
         parts, place = self.contents(), Path(path)
         prefix = _c_name(place.stem) if name is None else name

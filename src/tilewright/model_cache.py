@@ -91,7 +91,7 @@ class ModelCache:
 
         ``records``: a text that changes with the records of tuning.
         """
-        if misfit(options.target.arch.value, options.target.features) is not None:
+        if misfit(options.target.platform, options.target.features) is not None:
             return None
         try:
             digest = source.digest(self._store)

@@ -16,6 +16,7 @@ from unicorn import arm64_const as arm
 
 PAGE = 4096
 STACK, STACK_BYTES = 0x7F_0000_0000, 1 << 20
+ROOM = 0x60_0000_0000
 REGISTERS = tuple(getattr(arm, f"UC_ARM64_REG_X{number}") for number in range(9))
 NO_SUCH_CALL = -38
 
@@ -26,6 +27,7 @@ class Board:
     def __init__(self) -> None:
         self.files: list[bytearray] = []
         self.next: bytes | None = None
+        self.room = ROOM
 
     def run(self, program: bytes, words: Sequence[str]) -> int:
         """Its exit code, or that of what it becomes."""
@@ -77,6 +79,11 @@ class Board:
                 now = time.monotonic_ns()
                 engine.mem_write(x[1], struct.pack("<2Q", now // 10**9, now % 10**9))
                 return 0
+            case 222:  # mmap: wherever there is room
+                size = -(-x[1] // PAGE) * PAGE
+                engine.mem_map(self.room, size)
+                self.room += size
+                return self.room - size
             case 279:  # memfd_create
                 self.files.append(bytearray())
                 return len(self.files) + 2

@@ -112,7 +112,7 @@ def test_ends_and_silence_are_verdicts(tmp_path: Path) -> None:
 
 def test_a_command_that_is_not_there_is_a_lost_device() -> None:
     with pytest.raises(EndedError) as ended:
-        Agent(("/nowhere/agent",)).start(b"", Interface("x", (), (), (), 0, 0), 1)
+        Agent(("/nowhere/agent",)).start(b"", Interface("x", (), (), (), (), 0, 0), 1)
     assert ended.value.outcome(Phase.CHECK).verdict is Verdict.DEVICE_LOST
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.backend.shipping.emulator import functions
+from tests.backend.shipping.emulator import Functions
 from tests.runtime.images import compile_text
 from tests.runtime.test_loader import ONE, TWO
 from tilewright.base import vector_length
@@ -35,7 +35,7 @@ def call(request: pytest.FixtureRequest):
     machine = request.param
     memset = MEMSET if machine is RISCV else struct.pack("<3I", 0x39000001, 0xD2800020, 0xD65F03C0)
     objects = [parse_elf(compile_text(text, machine)) for text in (ONE, TWO, SET)]
-    return functions(plan(objects, machine, {"memset": 0}), {"memset": memset})
+    return Functions(plan(objects, machine, {"memset": 0}), {"memset": memset})
 
 
 def test_constants_data_and_zeros(call) -> None:

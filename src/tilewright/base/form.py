@@ -14,3 +14,5 @@ class Form(Choice):
     """The C header alone."""
     WASM = "wasm"
     """A WebAssembly module, and a JavaScript module that loads it."""
+    PAGE = "page"
+    """An HTML file that has the module, and runs it in a browser."""

@@ -110,6 +110,7 @@ _LINUX_TO_LLVM = {
     },
     Architecture.RISCV64: {},
     Architecture.WASM32: {},
+    Architecture.WASM64: {},
 }
 _NEVER = frozenset(("sme",))  # needs a mode before it may be used
 TILES = "amx-tile"
@@ -126,7 +127,7 @@ def _features(arch: Architecture, described: dict[str, str]) -> frozenset[str]:
         case Architecture.RISCV64:
             first, *rest = described.get("isa", "rv64imafdc").lower().split("_")
             words = [*first.removeprefix("rv64").replace("g", "imafd"), *rest]
-        case Architecture.WASM32:
+        case Architecture.WASM32 | Architecture.WASM64:
             words = []
     names = {_LINUX_TO_LLVM[arch].get(word, word) for word in words} & FEATURES[arch].keys()
     return frozenset(n for n in names if (needs := closure(arch, frozenset((n,)))) <= names and not needs & _NEVER)
@@ -146,7 +147,7 @@ def _cpu(arch: Architecture, described: dict[str, str], features: frozenset[str]
             return _ARM_PARTS.get(part, BASELINE[arch])
         case Architecture.RISCV64:
             return _RISCV_CORES.get(described.get("uarch", ""), BASELINE[arch])
-        case Architecture.WASM32:
+        case Architecture.WASM32 | Architecture.WASM64:
             return BASELINE[arch]
 
 

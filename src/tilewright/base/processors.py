@@ -18,6 +18,23 @@ class Architecture(Enum):
     AARCH64 = "aarch64"
     RISCV64 = "riscv64"
     WASM32 = "wasm32"
+    WASM64 = "wasm64"
+
+
+class System(Enum):
+    """Operating systems that code is made for."""
+
+    LINUX = "linux"
+    MACOS = "macos"
+    WINDOWS = "windows"
+
+
+WASM = (Architecture.WASM32, Architecture.WASM64)
+"""WebAssembly."""
+
+
+SYSTEMS = {Architecture.AARCH64: (System.LINUX, System.MACOS), Architecture.X86_64: (System.LINUX, System.WINDOWS)}
+"""Those of each architecture; of others, only the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +73,10 @@ FEATURES: dict[Architecture, dict[str, tuple[str, ...]]] = {
     Architecture.RISCV64: _features(
         "m a f d:f c zba zbb zbs zfhmin:f zfh:zfhmin v:d zvl256b:v zvl512b:zvl256b zvfh:v+zfhmin"
     ),
-    Architecture.WASM32: _features("sign-ext nontrapping-fptoint bulk-memory simd128 relaxed-simd:simd128"),
+    **dict.fromkeys(
+        (Architecture.WASM32, Architecture.WASM64),
+        _features("sign-ext nontrapping-fptoint bulk-memory simd128 relaxed-simd:simd128 atomics:bulk-memory"),
+    ),
 }
 
 _V2 = "cx16 sahf popcnt sse4.2"
@@ -128,6 +148,9 @@ PROCESSORS: dict[Architecture, dict[str, str]] = {
     Architecture.WASM32: {
         "generic": f"{_WASM_SCALAR} simd128",  # WebAssembly 2.0
     },
+    Architecture.WASM64: {
+        "generic": f"{_WASM_SCALAR} simd128",  # the same with addresses of 64 bits
+    },
 }
 
 BASELINE = {
@@ -135,6 +158,7 @@ BASELINE = {
     Architecture.AARCH64: "generic",
     Architecture.RISCV64: "generic-rv64",
     Architecture.WASM32: "generic",
+    Architecture.WASM64: "generic",
 }
 
 # Feature levels that a target can be restricted to, lowest first.
@@ -143,6 +167,7 @@ LEVELS: dict[Architecture, dict[str, str]] = {
     Architecture.AARCH64: {"neon": "", "dotprod": _ARMV82, "sve": f"{_ARMV82} fp16fml bf16 i8mm sve"},
     Architecture.RISCV64: {"scalar": _RV64GC, "v": f"{_RV64GC} zba zbb zbs zfhmin v"},
     Architecture.WASM32: {"scalar": _WASM_SCALAR, "simd128": f"{_WASM_SCALAR} simd128"},
+    Architecture.WASM64: {"scalar": _WASM_SCALAR, "simd128": f"{_WASM_SCALAR} simd128"},
 }
 
 # FMAs and loads per cycle if not 2 and 2; the number after the slash: at vectors of that many bits only.
@@ -213,5 +238,5 @@ def _vectors(arch: Architecture, features: frozenset[str]) -> tuple[int, int]:
             if "v" not in features:
                 return 64, 32
             return 512 if "zvl512b" in features else 256 if "zvl256b" in features else 128, 32
-        case Architecture.WASM32:
+        case Architecture.WASM32 | Architecture.WASM64:
             return 128 if "simd128" in features else 64, 16  # engines run it on processors with as few

@@ -25,13 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=file_path,
         metavar="FILE",
-        help="the file to write (default: MODEL.tw in the current folder, or for --emit MODEL, .o, .h or .wasm)",
+        help="the file to write (default: MODEL.tw in the current folder, or for --emit MODEL, .o, .h, .wasm or .html)",
     )
     parser.add_argument(
         "--emit",
         choices=[form.value for form in Form],
         help="instead of an artifact, what runs without Python: a program for Linux, an object with a C header beside "
-        "it, the header alone, or a WebAssembly module with a JavaScript loader beside it (target wasm32)",
+        "it, the header alone, a WebAssembly module with a JavaScript loader beside it, or an HTML page that runs it "
+        "(targets wasm32, wasm64)",
     )
     parser.add_argument(
         "--trust", action="store_true", help="read a .pt2 file of torch.export, which can run code in it"
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="do not show progress")
 
 
-_SUFFIXES = {Form.PROGRAM: "", Form.OBJECT: ".o", Form.HEADER: ".h", Form.WASM: ".wasm"}
+_SUFFIXES = {Form.PROGRAM: "", Form.OBJECT: ".o", Form.HEADER: ".h", Form.WASM: ".wasm", Form.PAGE: ".html"}
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
@@ -50,7 +51,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     suffix = ".tw" if form is None else _SUFFIXES[form]
     path: Path = options.output or Path(options.model.name).with_suffix(suffix)
     check_output(path, opened(options.model).files())
-    if form is Form.WASM and options.target == "host":
+    if form in (Form.WASM, Form.PAGE) and options.target == "host":
         options.target = "wasm32"
     begin = time.perf_counter()
     errors = plain_console(stderr=True, quiet=options.quiet)

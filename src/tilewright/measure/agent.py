@@ -22,7 +22,7 @@ import numpy as np
 
 from tilewright.backend.shipping.board_text import WORD
 from tilewright.backend.shipping.interface import Interface
-from tilewright.backend.shipping.program_text import MODEL
+from tilewright.backend.shipping.program_text import MEMORY, MODEL
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput
 from tilewright.base.names import shown
@@ -53,6 +53,8 @@ class EndedError(Exception):
             return Outcome(Verdict.TIMEOUT, "it took longer than it may on the board", phase)
         if number == signal.SIGKILL:
             return Outcome(Verdict.OOM, "the board's system killed it, most likely for want of memory", phase)
+        if self.status == MEMORY:
+            return Outcome(Verdict.OOM, "the board has not enough memory for it", phase)
         if number in _CRASHES:
             return Outcome(Verdict.CRASH, f"{signal_name(number)} on the board\n{self.words}".strip(), phase)
         if self.status - MODEL in {code.value for code in ErrorCode}:
@@ -109,7 +111,7 @@ class Session:
         """The outputs, and the seconds of one call on the board: a mean over ``calls``. Raises ``EndedError``."""
         self._send(struct.pack("<Q", calls), *(array.tobytes() for array in inputs))
         outputs = tuple(
-            np.frombuffer(self._receive(tensor.bytes), tensor.dtype).reshape(tensor.shape)
+            np.frombuffer(self._receive(tensor.bytes), tensor.dtype).reshape(tensor.extents)
             for tensor in self._interface.outputs
         )
         nanoseconds: int = struct.unpack("<Q", self._receive(WORD))[0]

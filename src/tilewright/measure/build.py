@@ -54,7 +54,7 @@ class Image:
 
     def executable(self, threads: int) -> Executable:
         """The image, loaded for execution."""
-        fitting = (self.target.arch.value, self.target.features)
+        fitting = (self.target.platform, self.target.features)
         return executable_for(fitting, self.manifest, self.objects, threads=threads)
 
 
@@ -137,7 +137,7 @@ def shape_of(buffer: Buffer) -> tuple[int, ...]:
 def as_artifact(image: Image) -> artifact.Artifact:
     """``image`` as an artifact without constants."""
     target = image.target
-    made = artifact.Build("", None, str(target), target.arch.value, tuple(sorted(target.features)))
+    made = artifact.Build("", None, str(target), target.platform, tuple(sorted(target.features)))
     return artifact.Artifact(made, image.manifest, image.objects, ())
 
 

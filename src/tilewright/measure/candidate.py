@@ -94,7 +94,7 @@ class Bench:
     def _measured(self, request: Request, say: Say) -> Outcome:
         job = request.job
         target = Target.parse(job.target)
-        reason = misfit(target.arch.value, target.features)
+        reason = misfit(target.platform, target.features)
         if reason is not None:
             raise MeasureError(f"{job.target} can't be measured here: {reason}")
         if job.timing.simulated:

@@ -150,9 +150,10 @@ def target_fingerprint(target: str) -> str:
 
 def target_json(target: str) -> str:
     """The canonical text of a processor, without the cost model's parameters."""
-    facts = asdict(Target.parse(target))
-    del facts["machine"]
-    return json.dumps({**facts, "arch": facts["arch"].value}, sort_keys=True)
+    parsed = Target.parse(target)
+    facts = asdict(parsed)
+    del facts["machine"], facts["system"]
+    return json.dumps({**facts, "arch": parsed.platform}, sort_keys=True)
 
 
 def _parsed(trace: str) -> object:

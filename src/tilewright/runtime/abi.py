@@ -133,6 +133,8 @@ class ErrorCode(IntEnum):
     INDEX_FROM_END = 6
     NO_TILES = 7
     """The system lets the process not use the matrix unit. Only of code that runs without Python: it asks itself."""
+    SIZES = 8
+    """Extents, or a number of threads, that the code was not made for. Only of code that runs without Python."""
 
 
 CONTEXT_BYTES: Final = 192

@@ -204,7 +204,7 @@ class _Call:
         done = self.go(seconds)
         assert done is not None, "nothing stops it"
         return tuple(
-            np.frombuffer(self.memory.read(at, tensor.bytes), tensor.dtype).reshape(tensor.shape)
+            np.frombuffer(self.memory.read(at, tensor.bytes), tensor.dtype).reshape(tensor.extents)
             for tensor, at in self.places
         )
 

@@ -2,7 +2,8 @@
 
 A target is written ``x86_64,znver5,-avx512bf16,cores=8,l2=1M``:
 
-    target  = "host" | (architecture ["," processor] | installed) {"," change}
+    target  = "host" | (architecture ["-" system] ["," processor] | installed) {"," change}
+    system  = "macos" (of aarch64) | "windows" (of x86_64)
     change  = ("+" | "-") feature | fact "=" number
     fact    = "vector_bits" | "vector_registers" | "fma_per_cycle" | "loads_per_cycle" | "l1" | "l2" | "l3" | "cores"
             | a figure of ``Machine``
@@ -28,7 +29,9 @@ from tilewright.base.processors import (
     FEATURES,
     LEVELS,
     PROCESSORS,
+    SYSTEMS,
     Architecture,
+    System,
     closure,
     features_of,
     pipelines_of,
@@ -40,7 +43,7 @@ from tilewright.target.cores import CORES
 from tilewright.target.machine import FIGURES, Machine, figure, machine_of, with_measured
 from tilewright.target.measured import read_figures
 
-__all__ = ["Architecture", "Target"]
+__all__ = ["Architecture", "System", "Target"]
 
 GROUP = "tilewright.targets"
 """Group of entry points."""
@@ -71,6 +74,7 @@ class Target:
     cores: int = 1
     machine: Machine = field(default_factory=Machine)
     """Parameters of its performance."""
+    system: System = System.LINUX
 
     @staticmethod
     @checked(BadInput)
@@ -89,8 +93,7 @@ class Target:
                 raise UnsupportedTarget(f"unknown {arch.value} feature {shown(name)}; {_near(name, FEATURES[arch])}")
         have = closure(arch, wanted)
         core = pipelines_of(arch, cpu, have)
-        caches = _caches(cpu) if arch is Architecture.AARCH64 else {}
-        return Target(
+        made = Target(
             arch,
             cpu,
             tuple(sorted(have)),
@@ -99,8 +102,9 @@ class Target:
             core.fma_per_cycle,
             core.loads_per_cycle,
             machine=machine_of(cpu),
-            **caches,
         )
+        caches = _caches(cpu) if arch is Architecture.AARCH64 else {}
+        return replace(made, **caches)
 
     @staticmethod
     @checked(BadInput)
@@ -123,25 +127,31 @@ class Target:
         first, *rest = [word.strip() for word in text.split(",")]
         if first == "host" and not rest:
             return Target.host()
-        arch = next((arch for arch in Architecture if arch.value == first), None)
+        arch, system = _platform(first)
         if arch is None:
             offered = installed(GROUP, Target)
             if first in offered:
                 return Target.parse(",".join((str(offered[first]), *rest)))
-            known = ", ".join((*(arch.value for arch in Architecture), *offered))
+            elsewhere = (f"{arch.value}-{one.value}" for arch, systems in SYSTEMS.items() for one in systems[1:])
+            known = ", ".join((*(arch.value for arch in Architecture), *elsewhere, *offered))
             raise ParseError(
                 f"target {shown(text)}: unknown architecture {shown(first)}; known: {known}, and host alone; a "
                 "processor follows after a comma (x86_64,znver4)"
             )
         cpu = rest.pop(0) if rest and not _is_change(rest[0]) else None
         try:
-            return _changed(Target.of(arch, cpu), rest)
+            return replace(_changed(Target.of(arch, cpu), rest), system=system)
         except UnsupportedTarget as error:
             raise ParseError(f"target {shown(text)}: {error}") from error
 
     def __str__(self) -> str:
         cpu = () if self.cpu == BASELINE[self.arch] else (self.cpu,)
-        return ",".join((self.arch.value, *cpu, *self._feature_changes(), *self._fact_changes()))
+        return ",".join((self.platform, *cpu, *self._feature_changes(), *self._fact_changes()))
+
+    @property
+    def platform(self) -> str:
+        """The architecture, and the system if it is not Linux."""
+        return self.arch.value if self.system is System.LINUX else f"{self.arch.value}-{self.system.value}"
 
     @property
     def llvm_features(self) -> str:
@@ -180,7 +190,7 @@ class Target:
     def _with_features(self, features: Iterable[str]) -> "Target":
         made = Target.of(self.arch, self.cpu, features)
         caches = {"l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes, "l3_bytes": self.l3_bytes}
-        return replace(made, cores=self.cores, machine=self.machine, **caches)
+        return replace(made, cores=self.cores, machine=self.machine, system=self.system, **caches)
 
     def _feature_changes(self) -> list[str]:
         """The fewest changes from the processor's features to this target's."""
@@ -209,6 +219,16 @@ class Target:
         }
 
 
+def _platform(text: str) -> tuple[Architecture | None, System]:
+    """Architecture and system; no architecture if the text names none, or one that is not for this system."""
+    name, dash, other = text.partition("-")
+    arch = next((arch for arch in Architecture if arch.value == name), None)
+    if arch is None or not dash:
+        return arch, System.LINUX
+    system = next((one for one in SYSTEMS.get(arch, ()) if one.value == other), None)
+    return (None, System.LINUX) if system is None else (arch, system)
+
+
 def _caches(cpu: str) -> dict[str, int]:
     """Bytes of the caches of a usual chip with such cores; empty if there is no table of it."""
     if cpu not in CORES:
@@ -222,7 +242,7 @@ def _caches(cpu: str) -> dict[str, int]:
 
 
 # Names of facts in texts, and their fields.
-_OTHERS = ("arch", "cpu", "features", "machine")
+_OTHERS = ("arch", "cpu", "features", "machine", "system")
 _FACTS = {f.name.removesuffix("_bytes"): f.name for f in fields(Target) if f.name not in _OTHERS}
 
 

@@ -182,7 +182,7 @@ class Kernel(RunnableModel):
 def _parts(executable: Executable, origin: Origin) -> artifact.Artifact:
     """The contents of a kernel's artifact."""
     target = origin.target
-    made = artifact.Build(__version__, None, str(target), target.arch.value, target.features)
+    made = artifact.Build(__version__, None, str(target), target.platform, target.features)
     return artifact.Artifact(made, executable.manifest, origin.image.objects, ())
 
 

@@ -1,8 +1,8 @@
 """Code for other processors, run in this process by Unicorn: whole static programs, and single functions."""
 
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -14,6 +14,7 @@ arm, riscv = unicorn.arm64_const, pytest.importorskip("unicorn.riscv_const")
 
 _PAGE = 4096
 _STACK, _STACK_BYTES = 0x7F_0000_0000, 1 << 20
+_MAPPED = 0x20_0000_0000
 
 _SECONDS = 60
 
@@ -66,9 +67,10 @@ def emulate(program: bytes, given: bytes = b"", *arguments: str, seconds: int = 
             engine.mem_write(address, program[offset : offset + stored])
     engine.reg_write(processor.stack, _with_arguments(engine, ("program", *arguments)))
     out, errors, codes, rest = bytearray(), bytearray(), list[int](), memoryview(given)
+    top = _MAPPED
 
     def called(_: object, cause: int, *_more: object) -> None:
-        nonlocal rest
+        nonlocal rest, top
         if cause != processor.cause:
             codes.append(-cause)
             engine.emu_stop()
@@ -81,6 +83,9 @@ def emulate(program: bytes, given: bytes = b"", *arguments: str, seconds: int = 
             case 64:  # write
                 (out if a == 1 else errors).extend(engine.mem_read(b, c))
                 answer = c
+            case 222:  # mmap: wherever there is room
+                answer, top = top, top + -(-b // _PAGE) * _PAGE
+                engine.mem_map(answer, top - answer)
             case 94:  # exit_group
                 codes.append(a)
                 engine.emu_stop()
@@ -95,29 +100,63 @@ def emulate(program: bytes, given: bytes = b"", *arguments: str, seconds: int = 
     return Result(codes[0], bytes(out), bytes(errors))
 
 
-def functions(layout: Plan, imports: dict[str, bytes]) -> Callable[..., int]:
-    """An image, laid out; returns what calls a function of it by name. ``imports``: the code of others, by name."""
-    processor, engine = _PROCESSORS[layout.machine], _engine(layout.machine)
-    base, others = 0x40_0000, 0x2_0000_0000
-    engine.mem_map(others, _PAGE)
-    addresses = {name: others + 64 * i for i, name in enumerate(imports)}
-    for name, code in imports.items():
-        engine.mem_write(addresses[name], code)
-    placed = Plan(**{name: getattr(layout, name) for name in layout.__slots__} | {"imports": addresses})
-    image = bytearray(placed.size)
-    link(placed, memoryview(image), base)
-    _map(engine, base, len(image), 7)
-    engine.mem_write(base, bytes(image))
+class Functions:
+    """An image, laid out; called by the names of its functions. ``imports``: the code of others, by name."""
 
-    def call(name: str, *arguments: int) -> int:
-        engine.reg_write(processor.stack, _STACK + _STACK_BYTES // 2)
-        engine.reg_write(processor.back, others + _PAGE - 8)
+    def __init__(self, layout: Plan, imports: Mapping[str, bytes]) -> None:
+        self._processor, self._engine = _PROCESSORS[layout.machine], _engine(layout.machine)
+        self._base, self._others, self._top = 0x40_0000, 0x2_0000_0000, _MAPPED
+        self._engine.mem_map(self._others, _PAGE)
+        addresses = {name: self._others + 64 * i for i, name in enumerate(imports)}
+        for name, code in imports.items():
+            self._engine.mem_write(addresses[name], code)
+        self._layout = replace(layout, imports=addresses)
+        image = bytearray(layout.size)
+        link(self._layout, memoryview(image), self._base)
+        _map(self._engine, self._base, len(image), 7)
+        self._engine.mem_write(self._base, bytes(image))
+        self.system: Callable[..., int | None] = lambda *_: None
+        """What a system call does: its number and six arguments in, its result out, or None to stop."""
+        self._engine.hook_add(unicorn.UC_HOOK_INTR, self._interrupted)
+
+    def __call__(self, name: str, *arguments: int) -> int:
+        processor, back = self._processor, self._others + _PAGE - 8
+        self._engine.reg_write(processor.stack, _STACK + _STACK_BYTES // 2)
+        self._engine.reg_write(processor.back, back)
         for register, value in zip(processor.arguments, arguments, strict=False):
-            engine.reg_write(register, value)
-        engine.emu_start(placed.address(placed.definitions[name], base), others + _PAGE - 8, 10**6)
-        return engine.reg_read(processor.arguments[0])
+            self._engine.reg_write(register, value)
+        self._engine.emu_start(self.address(name), back, _SECONDS * 10**6)
+        return self._engine.reg_read(processor.arguments[0])
 
-    return call
+    def _interrupted(self, _: object, cause: int, *_more: object) -> None:
+        processor = self._processor
+        assert cause == processor.cause
+        answer = self.system(*(self._engine.reg_read(one) for one in (processor.number, *processor.arguments)))
+        if answer is None:
+            self._engine.emu_stop()
+        else:
+            self._engine.reg_write(processor.arguments[0], answer)
+
+    def address(self, name: str) -> int:
+        return self._layout.address(self._layout.definitions[name], self._base)
+
+    @property
+    def stack(self) -> int:
+        return self._engine.reg_read(self._processor.stack)
+
+    @stack.setter
+    def stack(self, at: int) -> None:
+        self._engine.reg_write(self._processor.stack, at)
+
+    def memory(self, data: bytes) -> int:
+        """The address of new memory with ``data``."""
+        at, self._top = self._top, self._top + -(-(len(data) + 1) // _PAGE) * _PAGE
+        self._engine.mem_map(at, self._top - at)
+        self._engine.mem_write(at, data)
+        return at
+
+    def read(self, at: int, size: int) -> bytes:
+        return bytes(self._engine.mem_read(at, size))
 
 
 def _engine(machine: Machine) -> "unicorn.Uc":

@@ -73,3 +73,30 @@ def _model(
 
 def sample(shape: Shape) -> Array:
     return np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+
+
+def opened(model: onnx.ModelProto, names: Mapping[int, str]) -> onnx.ModelProto:
+    """``model`` with these axes of its inputs and outputs open."""
+    for value in (*model.graph.input, *model.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        for axis, name in names.items():
+            dims[axis].dim_param = name
+    return model
+
+
+def halved() -> onnx.ModelProto:
+    """Pairs of rows are added, so the output has ``n // 2`` of them."""
+    nodes = [
+        helper.make_node("Slice", ["x", "zero", "end", "axis", "two"], ["even"]),
+        helper.make_node("Slice", ["x", "one", "end", "axis", "two"], ["odd"]),
+        helper.make_node("Shape", ["odd"], ["shape"]),
+        helper.make_node("Slice", ["shape", "zero", "one", "zero"], ["rows"]),
+        helper.make_node("Slice", ["even", "zero", "rows", "axis"], ["first"]),
+        helper.make_node("Add", ["first", "odd"], ["y"]),
+    ]
+    made = _model(nodes, {"x": (8, 3)}, {"y": (4, 3)}, {})
+    numbers = {"zero": 0, "one": 1, "two": 2, "axis": 0, "end": (1 << 63) - 1}
+    made.graph.initializer.extend(numpy_helper.from_array(np.array([n], np.int64), name) for name, n in numbers.items())
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"
+    made.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "rows"
+    return made

@@ -1,9 +1,10 @@
-"""Programs of all networks of the zoo for other processors, under emulation: the results of this machine, within 1e-5.
+"""Programs and modules of the networks of the zoo, emulated and in an engine: this machine's results, within 1e-5.
 
 Slow, and only where the files are (``tests/test_zoo.py``). ``ZOO_NETWORKS`` names some of the networks.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import tilewright
 from benchmarks.networks import NETWORKS, ZOO
 from benchmarks.zoo.samples import load_samples
 from tests.backend.shipping.emulator import emulate
+from tests.backend.shipping.engine import ran
+from tilewright.base.arrays import Array
 
 ROOT = Path(__file__).parents[3]
 FOLDER = Path(os.environ.get("ZOO_FOLDER") or ROOT / ZOO)
@@ -21,6 +24,8 @@ NAMES = os.environ.get("ZOO_NETWORKS", ",".join(NETWORKS)).split(",")
 TARGETS = ("aarch64,cortex-a72", "aarch64,cortex-a76", "aarch64,neoverse-v1", "riscv64")
 SECONDS = 3600
 """An emulator takes some hundred times as long as a processor."""
+MODULES = ("mlp", "dqn", "dcgan", "squeezenet", "mobilenet_v2", "resnet18", "nasnet_mobile", "lstm")
+"""Those that run as modules of WebAssembly."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,22 +36,40 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", NAMES)
-def test_networks_give_the_results_of_this_machine(name: str, target: str, tmp_path: Path) -> None:
+def here(name: str) -> tuple[Path, list[Array], list[Array]]:
+    """The file of a network, inputs, and this machine's outputs."""
     path = FOLDER / f"{name}.onnx"
     if not path.is_file():
         pytest.skip(f"there is no {path}")
-    here, sample = tilewright.compile(path, threads=1), load_samples(FOLDER / f"{name}.npz")[0]
-    expected = here.run(None, sample.inputs)
-    given = b"".join(np.ascontiguousarray(sample.inputs[spec.name]).tobytes() for spec in here.inputs)
-    del here
+    model, sample = tilewright.compile(path, threads=1), load_samples(FOLDER / f"{name}.npz")[0]
+    inputs = [np.ascontiguousarray(sample.inputs[spec.name]) for spec in model.inputs]
+    return path, inputs, model.run(None, sample.inputs)
+
+
+def check(found: Sequence[Array], expected: Sequence[Array]) -> None:
+    for own, wanted in zip(found, expected, strict=True):
+        error = np.abs(own - wanted).max() / np.abs(wanted).max()
+        assert error <= 1e-5, f"{error:.1e}"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", NAMES)
+def test_networks_give_the_results_of_this_machine(name: str, target: str, tmp_path: Path) -> None:
+    path, inputs, expected = here(name)
     (program,) = tilewright.compile(path, target=target).emit(tmp_path / "program")
-    found = emulate(program.read_bytes(), given, seconds=SECONDS)
+    found = emulate(program.read_bytes(), b"".join(one.tobytes() for one in inputs), seconds=SECONDS)
     assert (found.code, found.errors) == (0, b"")
-    rest = found.out
-    for wanted in expected:
-        own, rest = np.frombuffer(rest[: wanted.nbytes], wanted.dtype).reshape(wanted.shape), rest[wanted.nbytes :]
-        scale = np.abs(wanted).max()
-        assert np.abs(own - wanted).max() <= 1e-5 * scale, f"{np.abs(own - wanted).max() / scale:.1e}"
-    assert not rest
+    assert len(found.out) == sum(one.nbytes for one in expected)
+    ends = np.cumsum([one.nbytes for one in expected])
+    pieces = (found.out[end - one.nbytes : end] for end, one in zip(ends, expected, strict=True))
+    check(
+        [np.frombuffer(piece, one.dtype).reshape(one.shape) for piece, one in zip(pieces, expected, strict=True)],
+        expected,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name in NAMES])
+def test_networks_as_modules(name: str, tmp_path: Path) -> None:
+    path, inputs, expected = here(name)
+    module, _ = tilewright.compile(path, target="wasm32").emit(tmp_path / "net.wasm", "wasm")
+    check(ran(module.read_bytes(), inputs), expected)

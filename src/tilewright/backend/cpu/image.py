@@ -12,14 +12,15 @@ from tilewright.backend.api import PLAIN, Emission, Needs
 from tilewright.backend.cpu.accesses import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.checks import Site
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
-from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object, compile_together
+from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
 from tilewright.backend.cpu.regions import RegionText
 from tilewright.backend.cpu.statements import Module
-from tilewright.backend.cpu.support import DECLARATIONS, RUN, support_text
+from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.base.arrays import Array
 from tilewright.base.checks import Checks
 from tilewright.base.errors import Unsupported, UnsupportedKernel, UnsupportedTarget
 from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.processors import WASM
 from tilewright.base.store import Cache, Recent
 from tilewright.loops.ir import Call, Callee, Region
 from tilewright.loops.program import Program
@@ -28,7 +29,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO
-from tilewright.target.target import Architecture, Target
+from tilewright.target.target import System, Target
 
 _SUPPORT = Recent(4)
 """Object code of the support functions where there is no other cache: it takes longer to make than that of a kernel."""
@@ -45,7 +46,7 @@ class Image:
 
     def launch(self, manifest: Manifest, constants: Sequence[Array] = (), threads: int | None = None) -> Executable:
         """The loaded code, if this machine can run it; else an object that raises the reason."""
-        fitting = (self.target.arch.value, self.target.features)
+        fitting = (self.target.platform, self.target.features)
         return executable_for(fitting, manifest, self.objects, constants, threads)
 
 
@@ -66,8 +67,6 @@ class Code:
 
     def link(self, cache: Cache | None = None, listener: Listener = ignore) -> Image:
         """Compile the modules missing in the cache. ``listener`` gets an event for each finished kernel."""
-        if self.target.arch is Architecture.WASM32:
-            return self._whole(cache)
         objects: list[bytes] = []
         for name, text in self.kernels.items():
             objects.append(_compiled(text, self.target, cache))
@@ -76,12 +75,6 @@ class Code:
         objects.append(_compiled(self.support, self.target, _SUPPORT if cache is None else cache))
         objects += [_compiled(text, self.target, cache) for text in self.regions]
         return Image(tuple(objects), self.needs, self.target)
-
-    def _whole(self, cache: Cache | None) -> Image:
-        """All modules as one object, which needs no linker."""
-        texts = (RUN, self.main, self.support, *self.kernels.values(), *self.regions)
-        made = _cached("\n".join(texts), self.target, cache, lambda: compile_together(texts, self.target))
-        return Image((made,), self.needs, self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +160,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
         for site in sites[name]
     )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    has_threads = target.arch is not Architecture.WASM32
+    has_threads = target.arch not in WASM and target.system is System.LINUX
     text, support = f"{_assemble(module)}\n{declarations}", support_text(target.arch.value, threads=has_threads)
     needs = Needs(info.workspace_bytes, info.scratch_bytes, info.more_workspace, tuple(named), info.calls)
     return Code(modules, text, support, tuple(regions), needs, target)

@@ -6,7 +6,7 @@ only: by ``tune-cpu`` of each function (LLVM language reference, "Function Attri
 """
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -17,20 +17,29 @@ import llvmlite.binding as llvm
 
 from tilewright.base.errors import BadProgram, InternalError
 from tilewright.base.forks import ForkLock
-from tilewright.target.target import Architecture, Target
+from tilewright.base.processors import WASM
+from tilewright.target.target import Architecture, System, Target
 
 _TRIPLES = {
-    Architecture.X86_64: "x86_64-unknown-linux-gnu",
-    Architecture.AARCH64: "aarch64-unknown-linux-gnu",
-    Architecture.RISCV64: "riscv64-unknown-linux-gnu",
-    Architecture.WASM32: "wasm32-unknown-unknown",
+    "x86_64": "x86_64-unknown-linux-gnu",
+    "aarch64": "aarch64-unknown-linux-gnu",
+    "riscv64": "riscv64-unknown-linux-gnu",
+    "wasm32": "wasm32-unknown-unknown",
+    "wasm64": "wasm64-unknown-unknown",
+    "x86_64-windows": "x86_64-pc-windows-msvc-elf",
+    "aarch64-macos": "aarch64-unknown-linux-gnu",
 }
+"""By the platform. Objects for other systems are ELF, too, until ``backend.shipping`` makes others of them; the triple
+has their conventions of calls. Those of macOS are those of Linux, but for a register."""
+_RESERVED = {System.MACOS: "+reserve-x18"}
+"""Registers that a system has for itself."""
 
 _BASIS = {
     Architecture.X86_64: "x86-64",
     Architecture.AARCH64: "generic",
     Architecture.RISCV64: "generic-rv64",
     Architecture.WASM32: "mvp",
+    Architecture.WASM64: "mvp",
 }
 """LLVM's names of processors without features beyond the baseline of ``base.processors``."""
 
@@ -65,10 +74,11 @@ def machine(target: Target, effort: Effort = Effort.FULL) -> Machine:
     """The code generator for ``target``; made once per process."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    triple = _TRIPLES[target.arch]
-    reloc = "static" if target.arch is Architecture.WASM32 else "pic"  # a module has its memory for itself
+    triple = _TRIPLES[target.platform]
+    features = ",".join(filter(None, (target.llvm_features, _RESERVED.get(target.system, ""))))
+    reloc = "static" if target.arch in WASM else "pic"  # a module has its memory for itself
     created = llvm.Target.from_triple(triple).create_target_machine(
-        cpu=_BASIS[target.arch], features=target.llvm_features, opt=effort.value, reloc=reloc, codemodel="small"
+        cpu=_BASIS[target.arch], features=features, opt=effort.value, reloc=reloc, codemodel="small"
     )
     header = f'target triple = "{triple}"\ntarget datalayout = "{created.target_data}"\n'
     return Machine(created, header, f'"tune-cpu"="{target.cpu}"')
@@ -178,18 +188,6 @@ def _object(text: str, made: Machine) -> bytes:
     module = _optimized(text, made)
     with _without_strength_reduction():
         return made.target_machine.emit_object(module)
-
-
-def compile_together(texts: Sequence[str], target: Target) -> bytes:
-    """Several modules that define each other's functions as one object. Raises ``InternalError`` as the others do."""
-    LLVM.give_way()
-    with LLVM.lock:
-        made = machine(target)
-        whole, *others = [_optimized(text, made) for text in texts]
-        for module in others:
-            whole.link_in(module)
-        with _without_strength_reduction():
-            return made.target_machine.emit_object(whole)
 
 
 def compile_assembly(text: str, target: Target) -> str:

@@ -1,7 +1,7 @@
 """LLVM IR text of the worker pool: parallel regions on several threads. ``support`` puts it into images.
 
 The protocol, and its correctness argument, are in ``runtime.abi``; ``tests/runtime/test_pool_protocol.py`` checks a
-model of it. A system with another way to sleep (macOS, Windows) needs another ``_waiting``.
+model of it. A system with another way to sleep needs another ``_waiting`` (``Processor.waiting``).
 """
 
 from tilewright.backend.cpu.processors import Processor
@@ -16,7 +16,7 @@ def pool_text(processor: Processor) -> str:
     They use ``tw_serial`` of ``support``, and ``tw_stopped`` of ``stop_text``.
     """
     parts = (
-        _waiting(processor),
+        processor.waiting or _waiting(processor),
         _pause(processor),
         _chunk(),
         _drain(),

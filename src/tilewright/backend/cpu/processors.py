@@ -22,6 +22,8 @@ class Processor:
     pause_attribute: str = "alwaysinline"
     save: str = ""
     restore: str = ""
+    waiting: str = ""
+    """Definitions of ``tw_wait``, ``tw_nap`` and ``tw_wake``; empty: those of Linux."""
 
 
 _X86_DEFAULT_MXCSR = 0x1F80  # all exceptions masked, round to nearest, denormals kept

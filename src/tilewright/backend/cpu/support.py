@@ -36,11 +36,12 @@ define hidden i32 @tw_run(ptr %context) nounwind {{
 """``tw_run``: ``tw_enter`` with the image's own main, for who knows no address of it."""
 
 
-def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
+def support_text(arch: str, system: str = "linux", threads: bool = True, regions: str = "") -> str:
     """Definitions of all support functions for a target, as LLVM IR text without triple or data layout.
 
     ``arch`` is ``x86_64``, ``aarch64`` or ``riscv64``; with ``threads=False``, any architecture: regions are then plain
-    loops. Raises ``UnsupportedTarget`` for a target on which the pool can't wait.
+    loops, or what the text ``regions`` makes of them: a definition of ``tw_parallel_for``, which may use ``tw_serial``.
+    Raises ``UnsupportedTarget`` for a target on which the pool can't wait.
     """
     if threads and (system != "linux" or arch not in PROCESSORS):
         known = ", ".join(PROCESSORS)
@@ -48,7 +49,7 @@ def support_text(arch: str, system: str = "linux", threads: bool = True) -> str:
             f"no worker pool for {arch}-{system} (there is one for linux on {known}); use threads=False"
         )
     processor = PROCESSORS.get(arch, UNKNOWN)
-    regions = pool_text(processor) if threads else _PLAIN_PARALLEL_FOR
+    regions = pool_text(processor) if threads else regions or _PLAIN_PARALLEL_FOR
     stops, mark = (stop_text(processor), _mark()) if system == "linux" and threads else (NO_STOP, _NO_MARK)
     return "\n".join((processor.declarations, _common(), _enter(processor), mark, _SERIAL, stops, regions))
 

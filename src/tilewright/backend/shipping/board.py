@@ -7,11 +7,10 @@ agent_program(target)      what has such programs sent to it: one small file on 
 import struct
 
 from tilewright.backend.cpu.llvm import compile_object
-from tilewright.backend.shipping.board_text import PIECE, Layout, agent_text, board_text
-from tilewright.backend.shipping.executable_file import Memory, executable_file
+from tilewright.backend.shipping.board_text import Layout, agent_text, board_text
+from tilewright.backend.shipping.executable_file import Constants, executable_file
 from tilewright.backend.shipping.interface import MOST_BYTES, Interface
 from tilewright.backend.shipping.machine_code import START, SYSTEM, start_object, system_object
-from tilewright.backend.shipping.program_text import MEMORY
 from tilewright.backend.shipping.run_text import CONSTANTS
 from tilewright.backend.shipping.ship import freestanding
 from tilewright.base.errors import Unsupported
@@ -40,8 +39,8 @@ def board_program(parts: Artifact, between_bytes: int = 0) -> tuple[Interface, b
     objects += [parse_elf(text), start_object(objects[0].machine)]
     if not any(symbol.name == SYSTEM and isinstance(symbol.place, int) for item in objects for symbol in item.symbols):
         objects.append(system_object(objects[0].machine))
-    memory = Memory(CONSTANTS, interface.constant_data(parts), MEMORY, layout.bytes)
-    return interface, executable_file(objects, objects[0].machine, START, memory, _flags(text))
+    constants = Constants(CONSTANTS, interface.constant_data(parts))
+    return interface, executable_file(objects, objects[0].machine, START, constants, _flags(text))
 
 
 def agent_program(target: Target) -> bytes:
@@ -50,7 +49,7 @@ def agent_program(target: Target) -> bytes:
     text = compile_object(agent_text(target.arch), Target.of(target.arch))
     compiled = parse_elf(text)
     objects = (compiled, start_object(compiled.machine), system_object(compiled.machine))
-    return executable_file(objects, compiled.machine, START, Memory(CONSTANTS, b"", MEMORY, PIECE), _flags(text))
+    return executable_file(objects, compiled.machine, START, Constants(CONSTANTS, b""), _flags(text))
 
 
 def _check(target: Target) -> None:

@@ -10,16 +10,17 @@ that program, in memory, with the same standard input and output. After those se
 All numbers are little endian. A crash is a signal, an error of the model an exit code (``program_text``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.backend.shipping.interface import Interface, offsets
-from tilewright.backend.shipping.program_text import MEMORY, MODEL, READING, WRITING, tables, transfers
+from tilewright.backend.shipping.program_text import MEMORY, MODEL, READING, WRITING
+from tilewright.backend.shipping.system_text import system_text
 from tilewright.base.processors import Architecture
 
 WORD = 8
 """Bytes of a number."""
-STARTING = 5
+STARTING = 6
 """An agent's exit code: the program that it got can't be started."""
 PIECE = 1 << 16
 """Bytes that an agent copies at once."""
@@ -48,7 +49,7 @@ _CALLS: Mapping[Architecture, _Calls] = {
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where things are in ``MEMORY``: inputs and outputs, the scratch memory of a call, and what evicts caches."""
+    """Where things are in a program's memory: inputs and outputs, the scratch of a call, and what evicts caches."""
 
     places: tuple[int, ...]
     scratch: int
@@ -65,25 +66,59 @@ class Layout:
 
 def board_text(interface: Interface, arch: Architecture, layout: Layout) -> str:
     """The definition of ``tw_program`` of a board program."""
-    parts = (tables(interface, layout.places), transfers(arch), _now(arch), _evict(layout), _program(interface, layout))
+    parts = (_tables(interface, layout), system_text(arch), _now(arch), _evict(layout), _program(interface, layout))
     return "\n".join(parts)
 
 
+def _tables(interface: Interface, layout: Layout) -> str:
+    """Where inputs and outputs are (``@lay_out`` sets it), and their bytes."""
+    count = len(interface.inputs)
+    return f"""\
+@input.places = internal global [{count} x ptr] zeroinitializer
+@input.sizes = {_numbers([tensor.bytes for tensor in interface.inputs])}
+@output.places = internal global [{len(interface.outputs)} x ptr] zeroinitializer
+@output.sizes = {_numbers([tensor.bytes for tensor in interface.outputs])}
+
+define internal void @lay_out(ptr %memory) nounwind {{
+{_placed("input", layout.places[:count])}\
+{_placed("output", layout.places[count:])}\
+  ret void
+}}
+"""
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return f"internal constant [{len(numbers)} x i64] [{', '.join(f'i64 {n}' for n in numbers)}]"
+
+
+def _placed(kind: str, offsets: Sequence[int]) -> str:
+    return "".join(
+        f"""\
+  %{kind}.{i} = getelementptr i8, ptr %memory, i64 {offset}
+  store ptr %{kind}.{i}, ptr getelementptr (ptr, ptr @{kind}.places, i64 {i})
+"""
+        for i, offset in enumerate(offsets)
+    )
+
+
 def agent_text(arch: Architecture) -> str:
-    """The definition of ``tw_program`` of an agent, which needs ``PIECE`` bytes of ``MEMORY``."""
+    """The definition of ``tw_program`` of an agent."""
     calls = _CALLS[arch]
     become = f"i64 {calls.execveat}"
     return f"""\
-@{MEMORY} = external hidden global i8
 @name = internal constant [8 x i8] c"program\\00"
 @nothing = internal constant [1 x i8] zeroinitializer
 @arguments = internal constant [2 x ptr] [ptr @name, ptr null]
 @variables = internal constant [1 x ptr] [ptr null]
-{transfers(arch)}
+{system_text(arch)}
 define hidden i32 @tw_program(ptr %stack) nounwind {{
 entry:
   %head = alloca [2 x i64], align 8
   %timer = alloca [4 x i64], align 8
+  %memory = call ptr @reserve(i64 {PIECE})
+  %none = icmp eq ptr %memory, null
+  br i1 %none, label %full, label %listen
+listen:
   %got = call i64 @read(i64 0, ptr %head, i64 {2 * WORD})
   switch i64 %got, label %short [ i64 0, label %done
                                   i64 {2 * WORD}, label %asked ]
@@ -102,11 +137,11 @@ look:
 copy:
   %many = icmp ugt i64 %left, {PIECE}
   %piece = select i1 %many, i64 {PIECE}, i64 %left
-  %came = call i64 @read(i64 0, ptr @{MEMORY}, i64 %piece)
+  %came = call i64 @read(i64 0, ptr %memory, i64 %piece)
   %all.came = icmp eq i64 %came, %piece
   br i1 %all.came, label %keep, label %short
 keep:
-  %kept = call i64 @write(i64 %file, ptr @{MEMORY}, i64 %piece)
+  %kept = call i64 @write(i64 %file, ptr %memory, i64 %piece)
   %left.next = sub i64 %left, %piece
   %all.kept = icmp eq i64 %kept, %piece
   br i1 %all.kept, label %written, label %unwritten
@@ -133,6 +168,8 @@ short:
   ret i32 {READING}
 unwritten:
   ret i32 {WRITING}
+full:
+  ret i32 {MEMORY}
 unstarted:
   ret i32 {STARTING}
 }}
@@ -158,7 +195,7 @@ define internal i64 @now(ptr %time) nounwind {{
 def _evict(layout: Layout) -> str:
     return f"""\
 ; Other data for the caches.
-define internal void @evict() nounwind {{
+define internal void @evict(ptr %memory) nounwind {{
 entry:
   br label %look
 look:
@@ -166,7 +203,7 @@ look:
   %more = icmp ult i64 %at, {layout.bytes}
   br i1 %more, label %one, label %done
 one:
-  %line = getelementptr i8, ptr @{MEMORY}, i64 %at
+  %line = getelementptr i8, ptr %memory, i64 %at
   store volatile i8 1, ptr %line
   %next = add i64 %at, {_LINE}
   br label %look
@@ -183,6 +220,11 @@ define hidden i32 @tw_program(ptr %stack) nounwind {{
 entry:
   %word = alloca i64, align 8
   %time = alloca [2 x i64], align 8
+  %memory = call ptr @reserve(i64 {layout.bytes})
+  %none = icmp eq ptr %memory, null
+  br i1 %none, label %full, label %there
+there:
+  call void @lay_out(ptr %memory)
   br label %set
 set:
   %got = call i64 @read(i64 0, ptr %word, i64 {WORD})
@@ -212,9 +254,9 @@ call:
   %more = icmp ult i64 %n, %calls
   br i1 %more, label %run, label %results
 run:
-  call void @evict()
+  call void @evict(ptr %memory)
   %start = call i64 @now(ptr %time)
-  %scratch = getelementptr i8, ptr @{MEMORY}, i64 {layout.scratch}
+  %scratch = getelementptr i8, ptr %memory, i64 {layout.scratch}
   %code = call i32 @{interface.prefix}_run(ptr @input.places, ptr @output.places, ptr %scratch)
   %end = call i64 @now(ptr %time)
   %took = sub i64 %end, %start
@@ -252,6 +294,8 @@ short:
   ret i32 {READING}
 unwritten:
   ret i32 {WRITING}
+full:
+  ret i32 {MEMORY}
 failed:
   %exit = add i32 %code, {MODEL}
   ret i32 %exit

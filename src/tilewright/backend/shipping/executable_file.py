@@ -1,7 +1,7 @@
 """Objects -> a static ELF executable for Linux, without a linker: fixed addresses, one segment for each protection.
 
-Source: System V ABI, edition 4.1, chapters 4 and 5. The constants of a model and its zeroed memory are segments of
-their own after the image, so they are mapped from the file, and take no time to load.
+Source: System V ABI, edition 4.1, chapters 4 and 5. The constants of a model are a segment of their own after the
+image, mapped from the file, so they take no time to load.
 """
 
 import struct
@@ -26,34 +26,31 @@ IDENTITY = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What follows the image: bytes under the name ``constants``, and ``zeros`` zeroed bytes under ``memory``."""
+class Constants:
+    """What follows the image: bytes, and their name."""
 
-    constants: str
+    name: str
     data: bytes
-    memory: str
-    zeros: int
 
 
-def executable_file(objects: Sequence[ObjectFile], machine: Machine, start: str, memory: Memory, flags: int) -> bytes:
+def executable_file(
+    objects: Sequence[ObjectFile], machine: Machine, start: str, constants: Constants, flags: int
+) -> bytes:
     """The file, which starts at the function ``start``. ``flags``: those of the processor.
 
     Raises ``BadArtifact`` if a name is missing.
     """
     page = _PAGES[machine]
-    names = {memory.constants: 0, memory.memory: 0}
-    layout = plan(objects, machine, names, page)
+    layout = plan(objects, machine, {constants.name: 0}, page)
     image_at = _BASE + page
     data_at = image_at + round_up(layout.size, page)
-    zeros_at = data_at + round_up(len(memory.data), page)
-    layout = replace(layout, imports={memory.constants: data_at, memory.memory: zeros_at})
+    layout = replace(layout, imports={constants.name: data_at})
     image = bytearray(layout.size)
     with memoryview(image) as view:
         link(layout, view, image_at)
     segments = [
         *(_mapped(_FLAGS[kind], image_at + part.start, part.size) for kind, part in layout.parts.items() if part.size),
-        *([_mapped(_READ, data_at, len(memory.data))] if memory.data else []),
-        (_LOADED, _READ | _WRITE, zeros_at - _BASE, zeros_at, zeros_at, 0, max(1, memory.zeros), page),
+        *([_mapped(_READ, data_at, len(constants.data))] if constants.data else []),
         (_STACK, _READ | _WRITE, 0, 0, 0, 0, 0, 16),
     ]
     aligned = [(*fields[:-1], page) if fields[0] == _LOADED else fields for fields in segments]
@@ -63,7 +60,7 @@ def executable_file(objects: Sequence[ObjectFile], machine: Machine, start: str,
         _SEGMENT.size, len(segments), 0, 0, 0,
     )  # fmt: skip
     whole = (head + table).ljust(page, b"\0") + bytes(image)
-    return whole.ljust(data_at - _BASE, b"\0") + memory.data if memory.data else whole
+    return whole.ljust(data_at - _BASE, b"\0") + constants.data if constants.data else whole
 
 
 def _mapped(access: int, address: int, size: int) -> tuple[int, ...]:

@@ -3,61 +3,92 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-from tilewright.base.errors import BadInput, Unsupported
-from tilewright.base.names import readable, shown
+from tilewright.base.errors import BadInput, InternalError, Unsupported
+from tilewright.base.names import shown
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.manifest import TensorSpec, byte_size
+from tilewright.runtime.manifest import Extent, Formula, Shape, Symbol, TensorSpec
 from tilewright.runtime.memory import round_up
 
-POINTER = 8
-"""Bytes that a pointer takes in a table, on machines with shorter ones too."""
+_POINTER = 8
+"""Bytes for a pointer in a table: on machines with shorter ones, some are not used."""
 _TAKEN = "tw"
 """The prefix of the code's own names."""
 MOST_BYTES = 3 << 29
-"""Maximum bytes of constants, and of the memory of a call: code reaches 2 GiB."""
+"""Maximum bytes of constants: code reaches 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """An input, output or constant of fixed shape."""
+    """An input, output or constant. Extents that are known at run time only are names of symbols."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
-    bytes: int
+    shape: Shape
+    item_bytes: int
 
     @staticmethod
     def of(spec: TensorSpec) -> "Tensor":
-        """Raises ``Unsupported`` for a shape that is known at run time only."""
-        shape = spec.static_shape
-        if shape is None:
-            raise Unsupported(
-                f"{spec}: what ships without Python has fixed shapes; give the sizes by shapes= or --shape, or save an "
-                "artifact"
-            )
-        return Tensor(spec.name, spec.dtype.numpy.name, shape, byte_size(spec.dtype, shape))
+        """The tensor that a manifest describes."""
+        return Tensor(spec.name, spec.dtype.numpy.name, spec.shape, spec.dtype.itemsize)
+
+    @property
+    def size(self) -> Formula:
+        """Its bytes."""
+        known = [extent for extent in self.shape if isinstance(extent, int)]
+        fixed = reduce(int.__mul__, known, self.item_bytes)
+        names = (extent for extent in self.shape if isinstance(extent, str))
+        return reduce(_times, names, fixed)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """Its shape, if that is known."""
+        known = tuple(extent for extent in self.shape if isinstance(extent, int))
+        if len(known) < len(self.shape):
+            raise InternalError(f"the shape of {self.name!r} is known at run time only")
+        return known
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether its shape is known."""
+        return isinstance(self.size, int)
+
+    @property
+    def bytes(self) -> int:
+        """Its bytes, if its shape is known."""
+        size = self.size
+        if not isinstance(size, int):
+            raise InternalError(f"the size of {self.name!r} is known at run time only")
+        return size
+
+
+def _times(size: Formula, extent: str) -> Formula:
+    return "*", size, extent
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
     """The tensors of a model and the layout of the scratch memory of a call, which is aligned to ``abi.ALIGNMENT``.
 
-    The scratch memory holds the context of the call (``runtime.abi``), pointers to all tensors, the workspace, and the
-    scratch of the one worker, in this order. ``prefix``: of names in C.
+    The scratch memory holds the context of the call (``runtime.abi``), two pointers for who runs chunks, pointers to
+    all tensors, the extents that are known at run time only, the scratch of each worker, and the workspace, in this
+    order. ``prefix``: of names in C. ``symbols``: the manifest's; ``workspace``: bytes, or the symbol of them.
     """
 
     prefix: str
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     constants: tuple[Tensor, ...]
-    workspace_bytes: int
+    symbols: tuple[Symbol, ...]
+    workspace: Extent
     worker_bytes: int
+    """Scratch of one worker: a multiple of ``abi.ALIGNMENT``."""
 
     @staticmethod
     def of(parts: Artifact, prefix: str) -> "Interface":
-        """Raises ``Unsupported`` if a size is known at run time only, or too large for code to reach."""
+        """Raises ``BadInput`` for a prefix that is none, ``Unsupported`` for constants too large for code to reach."""
         manifest = parts.manifest
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix) or prefix == _TAKEN:
             raise BadInput(
@@ -66,38 +97,72 @@ class Interface:
             )
         specs = (manifest.inputs, manifest.outputs, manifest.constants)
         inputs, outputs, constants = (tuple(map(Tensor.of, some)) for some in specs)
-        if not isinstance(manifest.workspace, int) or manifest.symbols:
-            sizes = ", ".join(readable(symbol.name) for symbol in manifest.symbols)
+        worker = round_up(manifest.scratch, abi.ALIGNMENT)
+        made = Interface(prefix, inputs, outputs, constants, manifest.symbols, manifest.workspace, worker)
+        if made.constant_bytes > MOST_BYTES:
             raise Unsupported(
-                f"what ships without Python has fixed shapes, and {sizes} is known at run time only; give the sizes by "
-                "shapes= or --shape, or save an artifact"
+                f"its constants take {made.constant_bytes} bytes, and {MOST_BYTES} can ship; save an artifact"
             )
-        made = Interface(prefix, inputs, outputs, constants, manifest.workspace, manifest.scratch)
-        for size, what in ((made.constant_bytes, "its constants"), (made.scratch_bytes, "a call of it")):
-            if size > MOST_BYTES:
-                raise Unsupported(f"{what} takes {size} bytes, and {MOST_BYTES} can ship; save an artifact")
         return made
 
     @property
-    def buffers_at(self) -> int:
-        """Offset of the pointers in the scratch memory."""
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Inputs and outputs."""
+        return (*self.inputs, *self.outputs)
+
+    @property
+    def open(self) -> tuple[Symbol, ...]:
+        """The extents that a caller gives: all others follow from them."""
+        return tuple(symbol for symbol in self.symbols if symbol.value is None)
+
+    @property
+    def host_at(self) -> int:
+        """Offset of the two pointers for who runs chunks."""
         return abi.CONTEXT_BYTES
 
     @property
-    def workspace_at(self) -> int:
-        """Offset of the workspace in the scratch memory."""
-        count = len(self.inputs) + len(self.outputs) + len(self.constants)
-        return round_up(self.buffers_at + POINTER * count, abi.ALIGNMENT)
+    def buffers_at(self) -> int:
+        """Offset of the pointers to tensors."""
+        return self.host_at + 2 * _POINTER
 
     @property
-    def worker_at(self) -> int:
-        """Offset of the worker's scratch in the scratch memory."""
-        return round_up(self.workspace_at + self.workspace_bytes, abi.ALIGNMENT)
+    def dims_at(self) -> int:
+        """Offset of the values of all symbols."""
+        return self.buffers_at + _POINTER * (len(self.tensors) + len(self.constants))
+
+    @property
+    def workers_at(self) -> int:
+        """Offset of the scratch of the workers."""
+        return round_up(self.dims_at + 8 * len(self.symbols), abi.ALIGNMENT)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of the workspace, if all shapes are known."""
+        if not isinstance(self.workspace, int):
+            raise InternalError(f"the size of the workspace, {self.workspace}, is known at run time only")
+        return self.workspace
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the scratch memory of a call."""
-        return round_up(self.worker_at + self.worker_bytes, abi.ALIGNMENT)
+        """Bytes of the scratch memory of a call on one thread, if all shapes are known."""
+        return self.scratch_of(1)
+
+    def scratch_of(self, threads: int) -> int:
+        """The same for a number of threads."""
+        return self.workers_at + threads * self.worker_bytes + self.workspace_bytes
+
+    @property
+    def bytes_at(self) -> tuple[int, ...]:
+        """The place of the bytes of each input and output in a list of sizes: its extents are just before."""
+        places: list[int] = []
+        for tensor in self.tensors:
+            places.append((places[-1] + 1 if places else 0) + len(tensor.shape))
+        return tuple(places)
+
+    @property
+    def scratch_bytes_at(self) -> int:
+        """The last place in a list of sizes."""
+        return self.bytes_at[-1] + 1 if self.tensors else 0
 
     @property
     def constants_at(self) -> tuple[int, ...]:

@@ -1,134 +1,205 @@
-"""A model as a WebAssembly module that needs nothing of its host: memory, stack, constants and call are inside.
+"""A model as a WebAssembly module that needs nothing of its host: stack, data and constants are in its memory.
 
-The memory from address 0: the stack (which grows down, so that an overflow is a trap), the object's data, the
-constants, the inputs, the outputs, and the scratch memory of a call with its context and pointers filled in. So a host
-writes inputs, calls ``run(context)``, and reads outputs. The custom section ``tilewright`` says where, as JSON.
+The memory from address 0: the stack (which grows down, so that an overflow is a trap), the objects' data, the
+constants; what follows is the host's, for tensors and for the scratch memory of calls. The module exports ``memory``,
+and the functions ``sizes`` and ``run`` of ``run_text``. The custom section ``tilewright`` says what a host
+needs to know, as JSON.
+
+With threads, the memory is shared: the module imports it, and one of its instances calls ``init``, which fills it. Each
+thread has an instance, whose stack the host sets (the global ``stack``); those that only help run ``work``.
 """
 
 import json
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from tilewright.backend.cpu.llvm import compile_object
+from tilewright.backend.cpu.support import support_text
 from tilewright.backend.shipping import wasm_object as wasm
-from tilewright.backend.shipping.interface import Interface, Tensor, offsets
-from tilewright.backend.shipping.wasm_object import END, I32, I32_CONST, WasmObject, read_object, signed, unsigned
+from tilewright.backend.shipping.interface import Interface, Tensor
+from tilewright.backend.shipping.run_text import CALL, CONSTANTS, SIZES, run_text
+from tilewright.backend.shipping.wasm_link import WasmImage, data_end, link, missing
+from tilewright.backend.shipping.wasm_numbers import signed, unsigned
+from tilewright.backend.shipping.wasm_object import END, I32, I32_CONST, I64, I64_CONST, WasmObject, read_object
+from tilewright.backend.shipping.wasm_threads_text import pool_for_wasm
 from tilewright.base.errors import Unsupported
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.memory import round_up
+from tilewright.target.target import Architecture, Target
 
-_STACK_BYTES = 1 << 20
+STACK_BYTES = 1 << 20
+"""Of each thread."""
 _PAGE = 1 << 16
-_MOST_BYTES = (1 << 31) - _PAGE
-"""Addresses are non-negative numbers of 32 bits, as some engines have no more memory."""
-_RUN = "tw_run"
+_MOST_PAGES = {Architecture.WASM32: (1 << 15) - 1, Architecture.WASM64: 1 << 18}
+"""Addresses of 32 bits are non-negative, as some engines have no more memory; with 64 bits, engines have 16 GiB."""
 _FUNCTION_REFERENCE = 0x70
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """Addresses in the memory of the module."""
-
-    constants: int
-    tensors: tuple[int, ...]
-    """Of the inputs, then of the outputs."""
-    scratch: int
-    end: int
-
-    @staticmethod
-    def of(interface: Interface, begin: int) -> "_Layout":
-        constants = round_up(begin, abi.ALIGNMENT)
-        at, size = offsets([tensor.bytes for tensor in (*interface.inputs, *interface.outputs)])
-        first = constants + interface.constant_bytes
-        scratch = first + size
-        end = scratch + interface.scratch_bytes
-        if end > _MOST_BYTES:
-            raise Unsupported(f"the module needs {end} bytes of memory, and engines have {_MOST_BYTES}; use a program")
-        return _Layout(constants, tuple(first + offset for offset in at), scratch, end)
+_TYPE_OF_INIT = b"\x60\0\0"
+THREADS = "atomics"
+"""The feature of the target with which a module has threads."""
 
 
 def wasm_module(parts: Artifact, interface: Interface) -> bytes:
     """The module. Raises ``Unsupported`` if it calls functions of others, or needs too much memory."""
-    item = read_object(parts.objects[0], _STACK_BYTES)
-    layout = _Layout.of(interface, item.end)
-    pieces = [*item.data, (layout.scratch, _context(interface, layout))]
-    if interface.constants:
-        pieces.append((layout.constants, interface.constant_data(parts)))
-    pages = -(-layout.end // _PAGE)
-    return b"".join(
-        (
-            wasm.MAGIC,
-            _section(wasm.TYPE, item.types),
-            _section(wasm.FUNCTION, item.functions),
-            _section(wasm.TABLE, b"\x01" + bytes((_FUNCTION_REFERENCE, 1)) + unsigned(item.entries) * 2),
-            _section(wasm.MEMORY, b"\x01\x01" + unsigned(pages) * 2),
-            _section(wasm.GLOBAL, b"\x01" + bytes((I32, 1, I32_CONST)) + signed(_STACK_BYTES) + bytes((END,))),
-            _section(wasm.EXPORT, _exports(item)),
-            _section(wasm.ELEMENT, item.elements),
-            _section(wasm.COUNT, unsigned(len(pieces))),
-            _section(wasm.CODE, item.code),
-            _section(wasm.DATA, _data(pieces)),
-            _section(wasm.CUSTOM, _name("tilewright") + _description(interface, layout)),
+    target = Target.parse(parts.build.target)
+    objects = _objects(parts, interface, target)
+    if lacking := missing(objects) - {CONSTANTS}:
+        raise Unsupported(
+            f"the model calls {', '.join(sorted(lacking))} of the C library, which a WebAssembly module has not: leave "
+            "out the operators that need it, or emit an object for a processor and link it"
         )
+    constants_at = round_up(data_end(objects, STACK_BYTES), abi.ALIGNMENT)
+    heap = constants_at + interface.constant_bytes
+    most = _MOST_PAGES[target.arch] * _PAGE
+    if heap > most:
+        raise Unsupported(f"the module needs {heap} bytes of memory, and engines have {most}; use a program")
+    image = link(objects, STACK_BYTES, {CONSTANTS: constants_at})
+    pieces = list(image.data)
+    if interface.constants:
+        pieces.append((constants_at, interface.constant_data(parts)))
+    return _assembled(image, pieces, heap, _description(interface, heap, target), _Kind.of(target))
+
+
+def _objects(parts: Artifact, interface: Interface, target: Target) -> list[WasmObject]:
+    """The model with its calls, and with support functions that know threads if the target has them."""
+    parsed = [read_object(data) for data in parts.objects]
+    regions = pool_for_wasm() if target.has(THREADS) else ""
+    support = support_text(target.arch.value, threads=False, regions=regions)
+    return [
+        *(one for one in parsed if not _defines(one, abi.ENTER)),
+        *(read_object(compile_object(text, target)) for text in (support, run_text(interface))),
+    ]
+
+
+def _defines(item: WasmObject, name: str) -> bool:
+    return any(symbol.name == name and symbol.index is not None for symbol in item.symbols)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a module depends on, besides its model."""
+
+    has_threads: bool
+    is_wide: bool
+    """Whether addresses have 64 bits."""
+    most_pages: int
+
+    @staticmethod
+    def of(target: Target) -> "_Kind":
+        return _Kind(target.has(THREADS), target.arch is Architecture.WASM64, _MOST_PAGES[target.arch])
+
+    def limits(self, pages: int) -> bytes:
+        """Of the memory: the least number of pages, and with threads the most."""
+        most = unsigned(self.most_pages) if self.has_threads else b""
+        return bytes((3 * self.has_threads | 4 * self.is_wide,)) + unsigned(pages) + most
+
+    def address(self, at: int) -> bytes:
+        """An instruction that has an address as its result."""
+        return bytes((I64_CONST if self.is_wide else I32_CONST,)) + signed(at)
+
+
+def _assembled(
+    image: WasmImage, pieces: Sequence[tuple[int, bytes]], heap: int, description: bytes, kind: _Kind
+) -> bytes:
+    """The module's sections. With threads, a function ``init`` is its last one, which copies all pieces of data."""
+    has_threads = kind.has_threads
+    types = (*image.types, *((_TYPE_OF_INIT,) if has_threads else ()))
+    functions = (*image.functions, *((len(image.types),) if has_threads else ()))
+    bodies = image.bodies + (_init(pieces, kind) if has_threads else b"")
+    limits = kind.limits(-(-heap // _PAGE))
+    table = bytes((_FUNCTION_REFERENCE, 1 | 4 * kind.is_wide)) + unsigned(1 + len(image.slots)) * 2
+    stack = bytes((I64 if kind.is_wide else I32, 1)) + kind.address(STACK_BYTES) + bytes((END,))
+    sections = (
+        (wasm.TYPE, _vector(types)),
+        *(((wasm.IMPORT, _vector([_name("env") + _name("memory") + b"\x02" + limits])),) if has_threads else ()),
+        (wasm.FUNCTION, _vector([unsigned(kind) for kind in functions])),
+        (wasm.TABLE, _vector([table])),
+        *(() if has_threads else ((wasm.MEMORY, _vector([limits])),)),
+        (wasm.GLOBAL, _vector([stack])),
+        (wasm.EXPORT, _vector(_exports(image, has_threads=has_threads))),
+        *(((wasm.ELEMENT, _elements(image, kind)),) if image.slots else ()),
+        (wasm.COUNT, unsigned(len(pieces))),
+        (wasm.CODE, unsigned(len(functions)) + bodies),
+        (wasm.DATA, _vector([_data(at, piece, kind) for at, piece in pieces])),
+        (wasm.CUSTOM, _name("tilewright") + description),
     )
+    return wasm.MAGIC + b"".join(bytes((kind,)) + unsigned(len(body)) + body for kind, body in sections)
 
 
-def _section(kind: int, body: bytes) -> bytes:
-    return bytes((kind,)) + unsigned(len(body)) + body
+def _vector(items: Sequence[bytes]) -> bytes:
+    return unsigned(len(items)) + b"".join(items)
 
 
 def _name(text: str) -> bytes:
     return unsigned(len(text.encode())) + text.encode()
 
 
-def _exports(item: WasmObject) -> bytes:
-    run = _name("run") + b"\0" + unsigned(item.indices[_RUN])
-    return b"\x02" + _name("memory") + b"\x02\0" + run
+def _exports(image: WasmImage, *, has_threads: bool) -> list[bytes]:
+    names = {"run": CALL, "sizes": SIZES, **({"work": abi.WORKER} if has_threads else {})}
+    functions = [_name(name) + b"\0" + unsigned(image.names[inner]) for name, inner in names.items()]
+    if not has_threads:
+        return [_name("memory") + b"\x02\0", *functions]
+    return [*functions, _name("init") + b"\0" + unsigned(len(image.functions)), _name("stack") + b"\x03\0"]
 
 
-def _data(pieces: Sequence[tuple[int, bytes]]) -> bytes:
-    parts = [unsigned(len(pieces))]
-    for at, piece in pieces:
-        parts += [bytes((0, I32_CONST)), signed(at), bytes((END,)), unsigned(len(piece)), piece]
-    return b"".join(parts)
+def _elements(image: WasmImage, kind: _Kind) -> bytes:
+    """The table's functions, from 1 on: a call of number 0 is a trap."""
+    return b"\x01\0" + kind.address(1) + bytes((END,)) + _vector([unsigned(function) for function in image.slots])
 
 
-def _context(interface: Interface, layout: _Layout) -> bytes:
-    """The context of a call with one thread (``runtime.abi``), and the pointers, of four bytes, after it."""
-    block = bytearray(interface.workspace_at)
-    fields = {
-        abi.CONTEXT_THREADS: 1,
-        abi.CONTEXT_SCRATCH: layout.scratch + interface.worker_at,
-        abi.CONTEXT_SCRATCH_STRIDE: interface.worker_bytes,
-        abi.CONTEXT_BUFFERS: layout.scratch + interface.buffers_at,
-        abi.CONTEXT_WORKSPACE: layout.scratch + interface.workspace_at,
-    }
-    for offset, value in fields.items():
-        struct.pack_into("<q", block, offset, value)
-    pointers = (*layout.tensors, *(layout.constants + at for at in interface.constants_at))
-    struct.pack_into(f"<{len(pointers)}I", block, interface.buffers_at, *pointers)
-    return bytes(block)
+def _data(at: int, piece: bytes, kind: _Kind) -> bytes:
+    place = b"\x01" if kind.has_threads else b"\0" + kind.address(at) + bytes((END,))
+    return place + unsigned(len(piece)) + piece
 
 
-def _description(interface: Interface, layout: _Layout) -> bytes:
-    count = len(interface.inputs)
+def _init(pieces: Sequence[tuple[int, bytes]], kind: _Kind) -> bytes:
+    """The body of a function that copies the pieces of data to their addresses: ``memory.init`` for each."""
+    copies = (
+        kind.address(at) + b"".join(bytes((I32_CONST,)) + signed(number) for number in (0, len(piece)))
+        + b"\xfc\x08" + unsigned(place) + b"\0"
+        for place, (at, piece) in enumerate(pieces)
+    )  # fmt: skip
+    body = b"\0" + b"".join(copies) + bytes((END,))
+    return unsigned(len(body)) + body
+
+
+def _description(interface: Interface, heap: int, target: Target) -> bytes:
     return json.dumps(
         {
-            "abi": 1,
-            "inputs": _placed(interface.inputs, layout.tensors[:count]),
-            "outputs": _placed(interface.outputs, layout.tensors[count:]),
-            "context": layout.scratch,
+            "abi": 2,
+            "inputs": [_described(tensor) for tensor in interface.inputs],
+            "outputs": [_described(tensor) for tensor in interface.outputs],
+            "open": [_bounds(symbol) for symbol in interface.open],
+            "heap": round_up(heap, abi.ALIGNMENT),
+            "threads": _THREADS if target.has(THREADS) else None,
+            "pages": _MOST_PAGES[target.arch],
+            "bits": 64 if target.arch is Architecture.WASM64 else 32,
         }
     ).encode()
 
 
-def _placed(tensors: Sequence[Tensor], places: Sequence[int]) -> list[dict[str, object]]:
-    return [
-        {"name": one.name, "dtype": one.dtype, "shape": list(one.shape), "bytes": one.bytes, "at": at}
-        for one, at in zip(tensors, places, strict=True)
-    ]
+_THREADS = {
+    "stack": STACK_BYTES,
+    "pool": {
+        "bytes": abi.POOL_BYTES,
+        "spins": abi.DEFAULT_SPINS,
+        "spins_at": abi.POOL_SPINS,
+        "workers_at": abi.POOL_WORKERS,
+        "slots_at": abi.POOL_SLOTS,
+        "slot_bytes": abi.SLOT_BYTES,
+    },
+}
+"""What a host needs to know to start threads (``runtime.abi``, "The pool")."""
+
+
+def _described(tensor: Tensor) -> dict[str, object]:
+    return {"name": tensor.name, "dtype": tensor.dtype, "shape": list(tensor.shape)}
+
+
+def _bounds(symbol: Symbol) -> dict[str, object]:
+    return {"name": symbol.name, "least": symbol.minimum, "most": symbol.maximum}
 
 
 def loader_text() -> str:
