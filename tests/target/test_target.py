@@ -71,7 +71,8 @@ def test_any_text_is_a_target_or_a_parse_error(text: str) -> None:
     [
         (
             "",
-            "unknown architecture ''; known: x86_64, aarch64, riscv64, wasm32, wasm64, aarch64-macos, x86_64-windows, and host alone",
+            "unknown architecture ''; known: x86_64, aarch64, riscv64, wasm32, wasm64, aarch64-macos, x86_64-windows, "
+            "and host alone",
         ),
         ("x86-64", "unknown architecture 'x86-64'"),
         ("x86_64,znver55", "unknown x86_64 processor 'znver55'; did you mean znver5"),

@@ -11,7 +11,7 @@ In: the contents of an artifact. Out: files. ``ship`` is the overview; a new for
     machine_code      what IR can't say; freestanding_text: C functions where there is no C library
     executable_file   a static ELF executable, of parsed objects
     board             executables with a clock, and the agent that gets them on a board (board_text)
-    merged            parsed objects as one; relocatable_file, coff_file, macho_file: in formats of Linux, Windows, macOS
+    merged            parsed objects as one; relocatable_file, coff_file, macho_file: for Linux, Windows, macOS
     wasm_object       reads LLVM's objects (wasm_numbers: their numbers); wasm_link: puts them together
     wasm_module       makes a module; wasm_threads_text: IR of its threads; loader.js: runs it in JavaScript
     page_text         an HTML file around it: page.html
