@@ -22,7 +22,7 @@ from tests.random_graphs.verdict import compare
 from tests.test_computed_shapes import integers, model, node, random_feeds
 from tests.test_dynamic_models import convolutional
 from tilewright import ops
-from tilewright.base.dtypes import bf16, DType, f32, f64, i8, i32, i64, u8
+from tilewright.base.dtypes import DType, bf16, f32, f64, i8, i32, i64, u8
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.write import exporter
