@@ -71,7 +71,7 @@ def test_without_tools(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["area", "huge"], "'huge' is no configuration: give one of osdi, vta, large, tiny, or a file *.json"),
+        (["area", "huge"], "'huge' is no configuration: give one of osdi, vta, large, clip, tiny, or a file *.json"),
         (["area", "none.json"], "none.json can't be read: No such file"),
         (["area", "vta", "--family", "x"], "--family 'x': choose one of ecp5, ice40"),
         (["synthesize", "vta", "--chip", "x"], "x is no chip of ecp5: choose one of 25k, 45k, 85k"),

@@ -22,7 +22,7 @@ from tests.random_graphs.verdict import compare
 from tests.test_computed_shapes import integers, model, node, random_feeds
 from tests.test_dynamic_models import convolutional
 from tilewright import ops
-from tilewright.base.dtypes import DType, f32, f64, i8, i32, i64, u8
+from tilewright.base.dtypes import DType, bf16, f32, f64, i8, i32, i64, u8
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.write import exporter
@@ -318,6 +318,8 @@ def test_the_error_names_node_and_operator() -> None:
 def test_what_has_no_form_is_an_error(name: str) -> None:
     panels = [(4, 3, 64), (4, 2), (4, 2), (1, 8, 16, 4), (1, 2, 16), (1, 2, 16)]
     narrow = [(4, 16), (2, 8, 16), (2, 1, 16), ()]
+    row_window = {"filters": 10, "places": 3, "step": 4, "strides": (1,), "dilations": (1,)}
+    window = {"filters": 16, "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
     feeds = {
         "Attention": ([(2, 3, 4), (2, 4, 5), (2, 5, 4)], {}),
         "BlockAttention": ([(2, 3, 4), (2, 1, 4, 64), (2, 5, 4)], {}),
@@ -334,6 +336,11 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "KeyPanels": ([(2, 4, 5)], {"width": 64}),
         "NonMaxSuppression": ([(1, 6, 4), (1, 2, 6), (1, 2, 6), (1,), (1,), (1,)], {"most_boxes": 12}),
         "NonZero": ([(4, 3)], {"count": 2}),
+        "PairAttention": ([(2, 3, 4), (2, 2, 8, 2), (2, 4, 16, 2)], {"count": 5}),
+        "Pairs": ([(4, 6)], {"rows": 4, "columns": 8}),
+        "PixelRowConv": ([(1, 5, 20), (1, 3, 6, 16, 2)], row_window),
+        "PixelRows": ([(1, 3, 5, 5)], {"before": (0, 0), "extents": (5, 5), "size": 4}),
+        "PlaceConv": ([(1, 16, 4, 4), (1, 1, 3, 3, 8, 16, 2)], window),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "RangeCount": ([(1,), (1,), (1,)], {}),
         "SliceFrom": ([(4, 3), (1,)], {"counts": (2,), "axes": (0,), "steps": (1,)}),
@@ -348,6 +355,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
     dtypes = (u8, i8) if "Convolution" in name or "Dot" in name else (f32,) * len(shapes)
     if name == "CodeProducts":
         dtypes = (f32, u8, f32, f32)
+    if name in ("PairAttention", "PixelRowConv", "PlaceConv"):
+        dtypes = (bf16 if name == "PixelRowConv" else f32, bf16, bf16)
     if name == "BlockProducts":
         dtypes = (i8, f32, f32, u8, f32, f32)
     if name in ("SliceFrom", "UniqueGroups", "NonMaxSuppression"):

@@ -1,6 +1,6 @@
 """Lowers groups to kernels: the te program of a group in the layouts of its values, and its naive loop program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -159,7 +159,7 @@ def to_kernel(
     unblocked = _unblocked(group, laid_out)
     leaving = (*group.outputs, *unblocked)
     results, stored_as = _narrowed(
-        [made[_made_as(v, group, layouts)] for v in leaving], leaving, inputs, group, laid_out
+        [made[_made_as(v, group, made, layouts)] for v in leaving], leaving, inputs, group, laid_out
     )
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
     tables = index_tables([v for v in group.inputs if seen[v] == v], graph)
@@ -253,13 +253,13 @@ def _seen_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> V
     return value
 
 
-def _made_as(value: Value, group: Group, layouts: Mapping[Value, IndexMap]) -> Value:
+def _made_as(value: Value, group: Group, made: Container[Value], layouts: Mapping[Value, IndexMap]) -> Value:
     """The form in which ``group`` computes a result: itself, or what it regroups, which is the same in memory."""
     maker = next((node for node in group.nodes if value in node.outputs), None)
     if maker is None or not maker.op.has(Trait.REGROUPS) or static(value.shape) is None:
         return value
     (source, *_) = maker.inputs
-    is_own = source is not None and any(source in node.outputs for node in group.nodes)
+    is_own = source is not None and source in made and any(source in node.outputs for node in group.nodes)
     return source if source is not None and is_own and source not in layouts else value
 
 
