@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -46,6 +47,16 @@ def difference(found: Array, expected: Array) -> float:
 def of_matrices(m: int, k: int, n: int, random: np.random.Generator) -> onnx.ModelProto:
     weights = {"w": random.normal(0, k**-0.5, (k, n)), "b": random.normal(size=n)}
     return network("MatMul(h, w)", (m, k), {name: array.astype(np.float32) for name, array in weights.items()})
+
+
+def of_groups(channels: int, filters: int, groups: int, stride: int, random: np.random.Generator) -> onnx.ModelProto:
+    """A convolution of an image of 14 x 32 in groups."""
+    weights = {
+        "w": random.normal(0, (channels // groups * 9) ** -0.5, (filters, channels // groups, 3, 3)),
+        "b": random.normal(size=(filters, 1, 1)),
+    }
+    layer = f"Conv<kernel_shape=[3, 3], group={groups}, strides=[{stride}, {stride}], pads=[1, 1, 1, 1]>(h, w)"
+    return network(layer, (1, channels, 14, 32), {name: array.astype(np.float32) for name, array in weights.items()})
 
 
 def of_images(
@@ -93,6 +104,17 @@ IMAGES = [
 ]
 
 
+GROUPS = [
+    (64, 64, 16, 1),  # eight share a block
+    (64, 128, 2, 2),  # each fills blocks
+    *(
+        pytest.param(shape, marks=pytest.mark.slow)
+        for shape in ((128, 64, 8, 1), (96, 96, 6, 2), (64, 64, 32, 1), (48, 48, 12, 1), (64, 128, 16, 1))
+    ),
+]
+"""Channels, filters, groups and stride."""
+
+
 @pytest.mark.parametrize("shape", MATRICES)
 def test_models_of_matrices_in_bf16(shape: tuple[int, int, int]) -> None:
     _check_bf16(of_matrices(*shape, np.random.default_rng(0)), shape[:2])
@@ -101,6 +123,23 @@ def test_models_of_matrices_in_bf16(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("shape", IMAGES)
 def test_models_of_images_in_bf16(shape: tuple[int, int, tuple[int, int], int, int]) -> None:
     _check_bf16(of_images(*shape, np.random.default_rng(0)), (1, shape[0], *shape[2]))
+
+
+@pytest.mark.parametrize("shape", GROUPS)
+def test_models_of_groups_in_bf16(shape: tuple[int, int, int, int]) -> None:
+    _check_bf16(of_groups(*shape, np.random.default_rng(0)), (1, shape[0], 14, 32))
+
+
+def test_groups_are_joined_where_they_share_blocks() -> None:
+    """Not those of single channels, and not under strict math: 0 times infinity is no term of the sum."""
+    joined, single = (of_groups(64, 64, groups, 1, np.random.default_rng(0)) for groups in (16, 64))
+
+    def ways(model: onnx.ModelProto, math: Literal["default", "strict"] = "default") -> set[str]:
+        choices = tilewright.compile(model, precision="bf16", target=UNIT, math=math).compiled.choices
+        return {how for how, _ in choices.decisions.values()}
+
+    assert "joined groups, in blocks" in ways(joined)
+    assert "joined groups, in blocks" not in ways(joined, "strict") | ways(single)
 
 
 def _check_bf16(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:

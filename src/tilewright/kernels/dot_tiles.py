@@ -20,9 +20,11 @@ from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.tree import depends_on
 from tilewright.space.knobs import Knob
+from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterVar
-from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Var, const
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.simplify import simplify
 from tilewright.symbolic.traversal import reads_in
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, Operation, Tensor, inputs_of
@@ -74,9 +76,10 @@ def groups_of(op: Operation, weight: Tensor, layouts: Layouts, target: Target) -
         return None
     types = (data.dtype, weight.dtype, reduction.sources[0].dtype)
     size = next((group_of(one) for one in dot_products(target).intrinsics if types_of(one) == types), 0)
+    bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
     for axis in op.reduce_axis if size else ():
         is_divided = isinstance(axis.extent, Const) and int(axis.extent.value) % size == 0
-        if is_divided and axis.var in own.indices and _is_last(axis.var, data.source, data.indices, layouts, size):
+        if is_divided and axis.var in own.indices and _is_last(axis.var, data, bounds, layouts, size):
             return Group(axis.var, size)
     return None
 
@@ -113,14 +116,18 @@ def _copy(x: Tensor) -> Tensor:
     return tensor_of(x.shape, lambda index: x[index])
 
 
-def _is_last(axis: Var, source: Tensor, indices: tuple[Expr, ...], layouts: Layouts, size: int) -> bool:
+def _is_last(axis: Var, data: Read, bounds: Bounds, layouts: Layouts, size: int) -> bool:
     """Whether whole groups along ``axis`` are neighbours in memory."""
-    if source not in layouts:
-        return bool(indices) and indices[-1] == axis
-    index_map = layouts[source]
+    index_map = layouts.get(data.source) if isinstance(data.source, Tensor) else None
+    if index_map is None:
+        return bool(data.indices) and data.indices[-1] == axis
     last = digit(index_map.results[-1])
-    at = dict(zip(index_map.variables, indices, strict=True))
-    return last is not None and last.scale == 1 and (last.modulus or size) % size == 0 and at[last.var] == axis
+    at = dict(zip(index_map.variables, data.indices, strict=True))
+    if last is None or last.scale != 1 or (last.modulus or size) % size != 0:
+        return False
+    return (
+        simplify((at[last.var] - axis) % size, bounds) == ZERO
+    )  # channels of a group come after those of the groups before
 
 
 def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:

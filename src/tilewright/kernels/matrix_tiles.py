@@ -46,6 +46,7 @@ class Pattern:
     reduced: tuple[int, ...]
     """The extents of the reduction."""
     left: tuple[Terms, ...]
+    """A factor of 0: of an axis that is divided, as filters are by groups; a tile has one place along it."""
     right: tuple[Terms, ...]
     width: int
     """The columns of a panel in memory; 0 if it has all."""
@@ -53,6 +54,9 @@ class Pattern:
     def product(self, sizes: Mapping[int | None, int], *, asks_ahead: bool = False) -> TileProduct | None:
         """The product of tiles of these ``sizes`` by axis, 1 where there is none; None if the unit has not it."""
         extents = [sizes.get(axis, 1) for axis in self.spatial]
+        divided = {axis for terms in (*self.left, *self.right) for axis, factor in terms if factor == 0}
+        if any(axis >= len(extents) or extents[axis] > 1 for axis in divided):
+            return None
         first = next((place for place, extent in enumerate(extents) if extent > 1), 0)
 
         def kept(indices: tuple[Terms, ...]) -> tuple[Terms, ...]:
@@ -104,6 +108,8 @@ def _terms(index: Expr, numbers: Mapping[Var, int], column: Var) -> Terms | None
             return ()
         case Binary(BinaryOp.MOD, Var() as place, Const()) if place == column:
             return ((numbers[column], 1),)
+        case Binary(BinaryOp.FLOORDIV, Var() as place, Const()) if place in numbers:
+            return ((numbers[place], 0),)
         case _:
             pass
     terms: list[tuple[int, int]] = []

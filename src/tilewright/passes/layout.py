@@ -25,6 +25,8 @@ class Computed:
     graph: Graph
     in_blocks: frozenset[Value]
     reads: Mapping[Value, Reads]
+    narrow: Mapping[str, frozenset[Value]]
+    """See ``Building``."""
 
 
 @dataclass(frozen=True, slots=True)

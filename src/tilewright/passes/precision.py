@@ -8,7 +8,7 @@ elementwise operators, which is as fast.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 import numpy as np
@@ -24,7 +24,9 @@ from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops import FusionKind, Trait
 from tilewright.ops.shapes import static
 from tilewright.passes.blocks import can_be_blocked
-from tilewright.symbolic.expr import Const, Expr, Read, Var
+from tilewright.symbolic.bounds import Bounds
+from tilewright.symbolic.expr import ZERO, Const, Expr, Read
+from tilewright.symbolic.simplify import simplify
 from tilewright.target.target import Architecture, Target
 from tilewright.tensor.ir import Compute, Extern, Tensor, topological_order
 
@@ -53,6 +55,10 @@ class Narrow:
         """The dtype in which the value is stored, if not its own."""
         return self.dtype if name in self.values else self.constants.get(name)
 
+    def multiplying(self, weights: Mapping[str, frozenset[Value]]) -> "Narrow":
+        """Also with these ``weights``."""
+        return replace(self, weights={**self.weights, **weights})
+
     def products(self, node: Node) -> int:
         """The products of ``node`` that one accumulator adds up at a time."""
         return _PAIR if node.outputs[0].name in self.weights else 1
@@ -77,7 +83,7 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
     names = frozenset(v.name for v in made if v not in wide and (only is None or v.name in only))
     multiplied = frozenset(value for values in weights.values() for value in values)
     constants = dict(_half_weights(graph, multiplied, target))
-    registers = _PAIR if weights and tile_unit(target, dtype, dtype) is not None else 1
+    registers = _PAIR if tile_unit(target, dtype, dtype) is not None else 1
     return Narrow(dtype, names, weights, has_products(dtype, target), constants, registers, only is None)
 
 
@@ -198,10 +204,22 @@ def _origin(read: Read) -> tuple[Tensor, tuple[Expr, ...]]:
 
 
 def _has_pairs(node: Node, op: Compute, data: Read, weight: tuple[Expr, ...], target: Target) -> bool:
-    """Whether neighbours along an axis of the sum are neighbours in the data, plain or in blocks of channels."""
-    axes = {axis.var: axis.extent for axis in op.reduce_axis}
+    """Whether neighbours along an axis of the sum are neighbours in the data, plain or in blocks of channels, which
+    groups fill."""
     first = node.inputs[0]
     in_blocks = node.op.has(Trait.SUMS_CHANNELS) and first is not None and can_be_blocked(first, target)
-    place = data.indices[1 if in_blocks else -1] if data.indices else None
-    extent = axes.get(place) if isinstance(place, Var) else None
-    return place in weight and isinstance(extent, Const) and int(extent.value) % _PAIR == 0
+    if not data.indices or (in_blocks and not _fill_blocks(node, target)):
+        return False
+    place = data.indices[1 if in_blocks else -1]
+    bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
+    pairs = (a.var for a in op.reduce_axis if isinstance(a.extent, Const) and int(a.extent.value) % _PAIR == 0)
+    return any(var in weight and simplify((place - var) % _PAIR, bounds) == ZERO for var in pairs)
+
+
+def _fill_blocks(node: Node, target: Target) -> bool:
+    """Whether no two groups share a block."""
+    groups, filters = dict(node.attributes).get("group", 1), node.outputs[0].shape[1]
+    if groups == 1 or not isinstance(groups, int) or not isinstance(filters, Const):
+        return groups == 1
+    registers = _PAIR if tile_unit(target, bf16, bf16) is not None else 1
+    return int(filters.value) // groups % (registers * target.lanes(f32.bits)) == 0

@@ -149,6 +149,9 @@ class Machine:
     """The same for each step of the stride along rows beyond the first: lanes are permuted, or gathered."""
     groups_by_rows: float = 1.2
     """The same for convolutions in groups: the filters of a group are fewer."""
+    shared_blocks: float = 3.5
+    """Relative slowdown of blocks that several groups share: each lane reads a channel of its own group. Rows of plain
+    data are about as slow for such groups."""
     gathered_channels: float = 15.0
     """Relative slowdown of blocks of filters in which lanes read channels that lie apart."""
     window_by_rows: float = 2.8

@@ -173,6 +173,8 @@ class Building:
     weights: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
     known: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
     """Results of the steps that several nodes have in common."""
+    narrow: dict[str, frozenset[Value]] = field(default_factory=dict[str, frozenset[Value]])
+    """New weights of products whose operands are rounded, by the first results of their nodes (``Narrow.weights``)."""
 
     def compute(self, node: Node, way: Way) -> None:
         """Add the nodes that compute ``node``. Raises ``InternalError`` if the results of ``way`` do not fit."""
@@ -253,4 +255,4 @@ def computed(graph: Graph, chosen: Mapping[Value, Way], names: Names) -> Compute
     for node in graph.nodes:
         building.compute(node, chosen[node.outputs[0]])
     made = replace(graph, nodes=tuple(building.nodes), constants=building.constants)
-    return Computed(made, frozenset(building.in_blocks), building.reads)
+    return Computed(made, frozenset(building.in_blocks), building.reads, building.narrow)

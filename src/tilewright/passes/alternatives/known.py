@@ -14,6 +14,7 @@ from tilewright.passes.alternatives.flat_positions import FLAT_POSITIONS
 from tilewright.passes.alternatives.group_by_group import GROUP_BY_GROUP
 from tilewright.passes.alternatives.inside_taps import INSIDE_TAPS
 from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROUPS, IN_REALS, IN_WORDS
+from tilewright.passes.alternatives.joined_groups import JOINED_GROUPS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES, SEPARATE_PHASES
 from tilewright.passes.alternatives.places_in_rows import PLACES_IN_ROWS
@@ -24,7 +25,7 @@ from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
-    *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS, TAPS_IN_ROWS, PLACES_IN_ROWS),
+    *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS, TAPS_IN_ROWS, PLACES_IN_ROWS, JOINED_GROUPS),
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, F2, F3, F4),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS, IN_TILES),
