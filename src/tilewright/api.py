@@ -168,8 +168,8 @@ def compile(
     way = Dynamic.named(dynamic)
     if offloading is not None and (isolate or options.backend != CPU):
         raise BadInput(
-            "accelerator= and library= split a model between native code of this process and other code: leave isolate= "
-            "and backend= out"
+            "accelerator= and library= split a model between native code of this process and other code: leave "
+            "isolate= and backend= out"
         )
     if isolate:
         if frontends or operators or alternatives or rules:
@@ -355,10 +355,9 @@ class _Compilation:
         return asked.part(f"{place.path}\n{graph}") if place.path else asked
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
-        with self._faults_reported(shapes), seldom_collecting():
-            with self._tuned() as tuned:
-                services = Services(self._kernels(), printer(self.settings), self.listener, tuned)
-                return Made(graph, compile_graph(graph, self.options, services))
+        with self._faults_reported(shapes), seldom_collecting(), self._tuned() as tuned:
+            services = Services(self._kernels(), printer(self.settings), self.listener, tuned)
+            return Made(graph, compile_graph(graph, self.options, services))
 
     def _tuned(self) -> AbstractContextManager[Recorded | None]:
         """The records of measurements."""

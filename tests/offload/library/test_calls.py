@@ -1,4 +1,4 @@
-"""What a library computes in a model is what ONNX Runtime computes; where there is no library, the error has the remedy."""
+"""What a library computes in a model is what ONNX Runtime computes; without the library, the error has the remedy."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, Unsup
 from tilewright.cli import main
 from tilewright.offload.library import placing
 from tilewright.offload.library.model import LibraryModel
-from tilewright.offload.library.timing import Stopwatch, Times
+from tilewright.offload.library.timing import Stopwatch, Times, step_of
 from tilewright.offload.library.units import Unit
 from tilewright.runtime.library import onednn, step
 from tilewright.runtime.library.onednn import library
@@ -135,7 +135,11 @@ def test_a_bias_and_a_limit_belong_to_the_call() -> None:
     constants |= {"low": np.float32(-0.5), "high": np.float32(1.5)}
     made = check(model(nodes, feeds, ["y"], constants), feeds)
     (placed,) = made.calls.values()
-    assert [node.source for node in placed.unit.nodes] == ["product", "bias", "limits"]
+    assert [node.source for node in placed.unit.nodes] == [
+        "node product (MatMul)",
+        "node bias (Add)",
+        "node limits (Clip)",
+    ]
     assert [plan.name for plan in made.stages] == ["library0 (library)"]
 
 
@@ -157,7 +161,7 @@ def test_calls_and_native_parts_alternate() -> None:
     proto, feeds = network()
     made = check(proto, feeds, calls=3, threads=2)
     assert [plan.name.split()[0] for plan in made.stages] == ["library0", "library1", "part2", "library2"]
-    one, two = (made.run(None, feeds, threads=threads)[0] for threads in (1, 2))
+    one, two = (made.executable.run(feeds, threads=threads)[0] for threads in (1, 2))
     assert np.allclose(one, two, rtol=1e-5, atol=1e-5)
 
 
@@ -185,8 +189,8 @@ def test_what_is_no_unit_stays() -> None:
     ]
     made = check(model(nodes, feeds, ["y"], {"w": normal(5, 3, seed=1)}), feeds, calls=0)
     reasons = {kept.place: kept.reason for kept in made.kept}
-    assert reasons["two inputs"] == "its weights are no constants"
-    assert "attributes" in reasons["scaled"]
+    assert reasons["node two inputs (MatMul)"] == "its weights are no constants"
+    assert "attributes" in reasons["node scaled (Gemm)"]
 
 
 @needs_library
@@ -199,6 +203,21 @@ def test_sizes_that_are_open_get_a_version_each() -> None:
         proto_of_size, _ = convolution((size, 4, 6, 6), (4, 4, 3, 3))
         (want,) = run_onnxruntime(proto_of_size, {"x": x})
         assert np.allclose(made.run(None, {"x": x})[0], want, rtol=1e-4, atol=1e-4)
+
+
+@needs_library
+def test_outputs_may_be_given_and_bound() -> None:
+    proto, feeds = convolution((1, 4, 6, 6), (4, 4, 3, 3))
+    made = always(proto)
+    (want,) = made.run(None, feeds)
+    out = np.empty_like(want)
+    made.run(None, feeds, out=[out])
+    assert np.array_equal(out, want)
+    call = step_of(next(iter(made.calls.values())).unit, Layout.CHOSEN, 1)
+    bound = call.bind(feeds)
+    bound.run(None)
+    assert np.array_equal(bound.outputs[0], want)
+    assert call.output_shapes(feeds) == [want.shape]
 
 
 @needs_library
@@ -262,13 +281,20 @@ def test_what_is_faster_is_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
     made = tilewright.compile(proto, library="onednn", threads=1)
     assert isinstance(made, LibraryModel)
     assert len(made.calls) == 3
-    found = made.explain([node.name for node in proto.graph.node])
+    found = made.explain()
     told = [finding for finding in found.findings if finding.kind == "library"]
-    assert [finding.subject for finding in told] == ["c0", "c1", "last", "the model"]
+    assert [finding.subject for finding in told] == [
+        "node c0 (Conv)",
+        "node c1 (Conv)",
+        "node last (Gemm)",
+        "the model",
+    ]
     assert told[0].reason == f"onednn {library().version} computes it in 10.0 us, our own kernel in 20.0 us"
     assert told[-1].reason == f"with calls of onednn {library().version} it takes 40.0 us, and 50.0 us without"
     fates = {row.node: row.fate for row in found.nodes}
-    assert [fates[name] for name in ("c0", "r0", "c1", "add", "last")] == ["library"] * 3 + ["kernel", "library"]
+    called = {place for place, fate in fates.items() if fate == "library"}
+    assert called == {"node c0 (Conv)", "node r0 (Relu)", "node c1 (Conv)", "node last (Gemm)"}
+    assert fates["node add (Add)"] == "kernel"
     rows = made.profile(feeds["x"], seconds=0.05, roofs=False).kernels
     assert [row.kernel.split(".")[0] for row in rows][:3] == ["library0 (library)", "library1 (library)", "part2"]
 
@@ -314,14 +340,14 @@ def test_artifacts_name_the_library_and_run(tmp_path: Path) -> None:
     path = tmp_path / "net.tw"
     made.save(path)
     (want,) = made.run(None, feeds)
-    loaded = tilewright.load(path)
+    loaded = tilewright.load(path, threads=1)
     again: Sequence[RunnableModel] = (loaded, pickle.loads(pickle.dumps(loaded)), pickle.loads(pickle.dumps(made)))
     for each in again:
-        assert np.array_equal(each.run(None, feeds, threads=1)[0], want)
+        assert np.array_equal(each.run(None, feeds)[0], want)
     with zipfile.ZipFile(path) as whole, zipfile.ZipFile(whole.open("bodies/0000.tw")) as part:
         target = json.loads(part.read("manifest.json"))["target"]
     assert target == {"name": f"onednn {library().version}", "architecture": "onednn", "features": []}
-    with pytest.raises(BadInput, match="accelerator=.*leave it out"):
+    with pytest.raises(BadInput, match=r"accelerator=.*leave it out"):
         tilewright.load(path, accelerator="vta")
 
 
@@ -433,7 +459,7 @@ def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     onnx.save(network()[0], tmp_path / "net.onnx")
     path, artifact = str(tmp_path / "net.onnx"), str(tmp_path / "net.tw")
     assert main(["explain", path, "--library", "onednn,always", "--threads", "1"]) == 0
-    assert f"library: c0: onednn {library().version} computes it" in capsys.readouterr().out
+    assert f"library: node c0 (Conv): onednn {library().version} computes it" in capsys.readouterr().out
     assert main(["compile", path, "-o", artifact, "--library", "onednn,always", "--quiet"]) == 0
     assert main(["run", artifact]) == 0
     assert main(["run", artifact, "--library", "onednn"]) == 2

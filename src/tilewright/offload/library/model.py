@@ -60,9 +60,7 @@ class LibraryModel(StagedModel):
     def explain(self, places: Iterable[str] = (), records: FilePath | None = None) -> Explanation:
         """As the base, with a finding for each call, and for each convolution and product that is none."""
         found = super().explain(places, records)
-        fates = {
-            node.source: name for name, placed in self.calls.items() for node in placed.unit.nodes if node.source
-        }
+        fates = {node.source: name for name, placed in self.calls.items() for node in placed.unit.nodes if node.source}
         computed = (NodeFate(place, Fate.LIBRARY.value, (name,)) for place, name in fates.items())
         others = (row for row in found.nodes if row.node not in fates)
         return replace(found, nodes=(*computed, *others), findings=(*self._told(), *found.findings))

@@ -192,9 +192,7 @@ def _whole(graph: Graph, made: Graph, options: Options, services: Services) -> t
     own = {value: array for value, array in made.constants.items() if value.name in read}
     split = StagedExecutable(staged_manifest(made, list(own), {}), list(own.values()), stages, options.threads)
     random = np.random.default_rng(0)
-    feeds = {
-        spec.name: random_array(spec.dtype, spec.static_shape or (), random) for spec in alone.manifest.inputs
-    }
+    feeds = {spec.name: random_array(spec.dtype, spec.static_shape or (), random) for spec in alone.manifest.inputs}
     without, with_calls = in_turns([lambda: alone.run(feeds), lambda: split.run(feeds)])
     return without, with_calls
 

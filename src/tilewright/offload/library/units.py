@@ -104,8 +104,7 @@ class _Finder:
         rank = len(source.shape) - 2
         ones, zeros = (1,) * rank, (0,) * 2 * rank
         strides, dilations, pads = (
-            _whole(given.get(name), usual)
-            for name, usual in (("strides", ones), ("dilations", ones), ("pads", zeros))
+            _whole(given.get(name), usual) for name, usual in (("strides", ones), ("dilations", ones), ("pads", zeros))
         )
         bias = None if not rest or rest[0] is None else self._array(rest[0])
         if strides is None or dilations is None or pads is None or (rest and rest[0] is not None and bias is None):

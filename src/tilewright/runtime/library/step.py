@@ -32,7 +32,7 @@ class StepExecutable(Executable):
         self, function: Function, manifest: Manifest, constants: Sequence[Array], threads: int | None = None
     ) -> None:
         super().__init__(manifest, constants, threads)
-        self._function, self._shapes = function, _shapes_of(manifest, function)
+        self._function, self._data = function, _shapes_of(manifest, function)
         self._primitives: dict[int, Primitive] = {}
         self._primitive(self.threads)
 
@@ -48,7 +48,7 @@ class StepExecutable(Executable):
         if wanted not in self._primitives:
             weights, *bias = self.constants
             offsets = bias[0] if bias else None
-            self._primitives[wanted] = Primitive(found, self._function, self._shapes, weights, offsets, wanted)
+            self._primitives[wanted] = Primitive(found, self._function, self._data, weights, offsets, wanted)
         return self._primitives[wanted]
 
     def _run(
@@ -111,10 +111,17 @@ def _window(given: object) -> Window | None:
     if given is None:
         return None
     window = fields.mapping(given)
-    sides = (
-        tuple(map(fields.whole, fields.items(window[name]))) for name in ("strides", "dilations", "before", "after")
+    return Window(
+        _numbers(window["strides"]),
+        _numbers(window["dilations"]),
+        _numbers(window["before"]),
+        _numbers(window["after"]),
+        fields.whole(window["groups"]),
     )
-    return Window(*sides, fields.whole(window["groups"]))
+
+
+def _numbers(given: object) -> tuple[int, ...]:
+    return tuple(map(fields.whole, fields.items(given)))
 
 
 @dataclass(frozen=True, slots=True)
