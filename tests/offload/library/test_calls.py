@@ -221,6 +221,21 @@ def test_outputs_may_be_given_and_bound() -> None:
 
 
 @needs_library
+def test_weights_are_packed_once() -> None:
+    """Also for runs on other numbers of threads."""
+    arrays = [normal(64, 32, 3, 3), normal(64)]
+    function = Function(Window((1, 1), (1, 1), (1, 1), (1, 1)), layout=Layout.CHOSEN)
+    call = step.StepExecutable(function, manifest_of((1, 32, 20, 20), (1, 64, 20, 20), *arrays), arrays, 1)
+    packed = call.primitive(1).packed
+    assert packed.array is not call.constants[0]
+    x = normal(1, 32, 20, 20)
+    one, two = (call.run({"x": x}, threads=threads)[0] for threads in (1, 2))
+    assert np.allclose(one, two, rtol=1e-4, atol=1e-4)
+    assert call.primitive(2) is not call.primitive(1)
+    assert call.primitive(2).packed is packed
+
+
+@needs_library
 def test_many_threads_call_one_model() -> None:
     proto, feeds = network()
     made = always(proto)

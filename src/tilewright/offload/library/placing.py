@@ -18,8 +18,8 @@ from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, verify
 from tilewright.interface import staged_manifest
 from tilewright.offload.library.choice import Given, LibraryChoice
-from tilewright.offload.library.timing import Stopwatch, Times, in_turns, step_of
-from tilewright.offload.library.units import Kept, Unit, find_units
+from tilewright.offload.library.timing import Stopwatch, Times, in_turns, is_faster, step_of
+from tilewright.offload.library.units import Kept, Unit, find_units, place_of
 from tilewright.ops.called import Caller, TensorType, called
 from tilewright.ops.shapes import static
 from tilewright.passes.parts import is_cut, parts
@@ -28,6 +28,9 @@ from tilewright.runtime.library.onednn import library
 from tilewright.runtime.library.primitive import Layout
 from tilewright.runtime.stages import Stage, StagedExecutable
 from tilewright.staged import ExecutedOperator, stage_of
+
+_SECONDS = 0.5
+"""To measure a model in one of both ways."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,19 +102,18 @@ def placed(graph: Graph, choice: LibraryChoice, options: Options, services: Serv
         raise Unsupported("library= needs sizes that are known: give them by shapes= or --shape")
     graph = prepare(graph, math=options.math)
     units, kept = find_units(graph)
-    if choice.given is Given.ALWAYS:
-        chosen, slower = _possible(units, options.threads)
-        made, calls = _with_calls(graph, chosen, options.threads)
-        return Placing(made, calls, (*kept, *slower), None, version)
-    chosen, slower = _faster(units, Stopwatch(graph, options, services))
+    measured = choice.given is Given.MEASURED
+    chosen, others = (
+        _faster(units, Stopwatch(graph, options, services)) if measured else _possible(units, options.threads)
+    )
     made, calls = _with_calls(graph, chosen, options.threads)
-    if not calls:
-        return Placing(made, calls, (*kept, *slower), None, version)
-    own, split = _whole(graph, made, options, services)
-    if split < own:
-        return Placing(made, calls, (*kept, *slower), (own, split), version)
-    more = tuple(_outvoted(each, own, split) for each in chosen)
-    return Placing(graph, {}, (*kept, *slower, *more), (own, split), version)
+    whole = _whole(graph, made, options, services) if measured and calls else None
+    if whole is not None and not is_faster(whole[1], whole[0]):
+        others = [*others, *(_outvoted(each, *whole) for each in chosen)]
+        made, calls = _with_calls(graph, (), options.threads)
+    order = {place_of(node): at for at, node in enumerate(graph.nodes)}
+    told = sorted((*kept, *others), key=lambda item: order[item.place])
+    return Placing(made, calls, tuple(told), whole, version)
 
 
 def _possible(units: Sequence[Unit], threads: int | None) -> tuple[list[Placed], list[Kept]]:
@@ -143,7 +145,7 @@ def _faster(units: Sequence[Unit], stopwatch: Stopwatch) -> tuple[list[Placed], 
         except Unsupported as error:
             others.append(_kept(unit, str(error)))
             continue
-        if times.library < times.own:
+        if times.is_gain:
             chosen.append(Placed(unit, times.layout, times))
         else:
             others.append(_kept(unit, f"it takes {times.own:.1f} us here, and {times.library:.1f} us by the library"))
@@ -193,7 +195,7 @@ def _whole(graph: Graph, made: Graph, options: Options, services: Services) -> t
     split = StagedExecutable(staged_manifest(made, list(own), {}), list(own.values()), stages, options.threads)
     random = np.random.default_rng(0)
     feeds = {spec.name: random_array(spec.dtype, spec.static_shape or (), random) for spec in alone.manifest.inputs}
-    without, with_calls = in_turns([lambda: alone.run(feeds), lambda: split.run(feeds)])
+    without, with_calls = in_turns([lambda: alone.run(feeds), lambda: split.run(feeds)], _SECONDS)
     return without, with_calls
 
 

@@ -21,9 +21,10 @@ from tilewright.runtime.library.primitive import Layout
 from tilewright.runtime.library.step import StepExecutable
 from tilewright.runtime.manifest import Manifest, TensorSpec
 
+_LEAST_GAIN = 0.05
+"""The share of a time by which the library has to be faster: less may be an error of the measurement."""
 _LEAST_ROUNDS = 7
 _LEAST_SECONDS = 0.1
-"""Of all rounds together: more of them for short calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,16 @@ class Times:
     own: float
     library: float
     layout: Layout
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the library is faster."""
+        return is_faster(self.library, self.own)
+
+
+def is_faster(time: float, other: float) -> bool:
+    """Whether a time is shorter than another, and not by an error of the measurement."""
+    return time < other * (1 - _LEAST_GAIN)
 
 
 @dataclass(slots=True)
@@ -86,12 +97,15 @@ def step_of(unit: Unit, layout: Layout, threads: int | None, name: str = "call")
     return StepExecutable(function, manifest, constants, threads)
 
 
-def in_turns(runs: Sequence[Callable[[], object]]) -> list[float]:
-    """The least microseconds of each, called in turns: what other programs disturbed does not count."""
+def in_turns(runs: Sequence[Callable[[], object]], seconds: float = _LEAST_SECONDS) -> list[float]:
+    """The least microseconds of each, called in turns: what other programs disturbed does not count.
+
+    ``seconds``: for each; more rounds for short calls.
+    """
     for run in runs:
         run()
     times: list[list[float]] = [[] for _ in runs]
-    end = time.perf_counter() + _LEAST_SECONDS * len(runs)
+    end = time.perf_counter() + seconds * len(runs)
     while len(times[0]) < _LEAST_ROUNDS or time.perf_counter() < end:
         for own, run in zip(times, runs, strict=True):
             begin = time.perf_counter()
@@ -101,8 +115,8 @@ def in_turns(runs: Sequence[Callable[[], object]]) -> list[float]:
 
 
 def _layouts(unit: Unit) -> Sequence[Layout]:
-    """Those that are tried."""
-    return (Layout.ROWS,) if unit.function.window is None else tuple(Layout)
+    """Those that are tried; for row-major images the library has general code only."""
+    return (Layout.ROWS,) if unit.function.window is None else (Layout.CHANNELS_LAST, Layout.CHOSEN)
 
 
 def _step(unit: Unit, layout: Layout, threads: int) -> StepExecutable | None:

@@ -146,7 +146,9 @@ class Library:
             self._set_threads = ctypes.CFUNCTYPE(None, _int)(("omp_set_num_threads", self._library))
             self._get_threads = ctypes.CFUNCTYPE(_int)(("omp_get_max_threads", self._library))
         except (OSError, AttributeError) as error:
-            raise Unsupported(f"library=: oneDNN of {path} can't be used ({error}); {_REMEDY}") from error
+            raise Unsupported(
+                f"library=: oneDNN of {path} can't be used ({error}); it needs the system's libgomp: {_REMEDY}"
+            ) from error
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != _MAJOR or version.cpu_runtime != _OPENMP:
             raise Unsupported(

@@ -74,6 +74,15 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """Weights in a layout; ``array`` has their bytes."""
+
+    layout: Handle
+    memory: Handle
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
     """What one call at a time uses."""
 
@@ -85,7 +94,7 @@ class _Call:
 
 
 class Primitive:
-    """A function of arrays of given shapes. ``weights`` and ``bias``: row-major; they are kept as they are packed."""
+    """A function of arrays of given shapes. ``weights`` and ``bias``: row-major; ``weights`` are packed."""
 
     def __init__(
         self,
@@ -95,8 +104,10 @@ class Primitive:
         weights: Array,
         bias: Array | None,
         threads: int,
+        like: "Primitive | None" = None,
     ) -> None:
-        """``shapes``: of source and result. Raises ``Unsupported`` for what the library does not implement."""
+        """``shapes``: of source and result; ``like``: the same function for other threads, whose weights are used if
+        they are packed in the same way. Raises ``Unsupported`` for what the library does not implement."""
         self._library, self._threads = library, threads
         source, result = (_seen(shape, function) for shape in shapes)
         self._source, self._result = (library.strided(shape, _row_major(shape)) for shape in (source, result))
@@ -113,8 +124,12 @@ class Primitive:
             }
             self._before = self._reorder(self._source, self._inner[Argument.SOURCE])
             self._after = self._reorder(self._inner[Argument.RESULT], self._result)
-            self._kept: list[Array] = [weights] if bias is None else [weights, bias]
-            self._constants = {Argument.WEIGHTS: self._packed(plain, library.described(described, Query.WEIGHTS))}
+            wanted = library.described(described, Query.WEIGHTS)
+            is_packed = like is not None and library.equal(like.packed.layout, wanted)
+            self.packed = like.packed if like is not None and is_packed else self._packed(plain, wanted, weights)
+            """The weights as the primitive takes them."""
+        self._constants = {Argument.WEIGHTS: self.packed.memory}
+        self._bias = bias
         if bias is not None and offsets is not None:
             self._constants[Argument.BIAS] = library.memory(offsets, address_of(bias))
         self._free: list[_Call] = []
@@ -171,19 +186,18 @@ class Primitive:
             return None
         return self._library.primitive(self._library.reorder(source, result))
 
-    def _packed(self, plain: Handle, wanted: Handle) -> Handle:
-        """The weights in the layout of the primitive."""
+    def _packed(self, plain: Handle, wanted: Handle, weights: Array) -> "Packed":
+        """Weights in the layout ``wanted``."""
         library = self._library
-        given = library.memory(plain, address_of(self._kept[0]))
+        given = library.memory(plain, address_of(weights))
         reorder = self._reorder(plain, wanted)
         if reorder is None:
-            return given
+            return Packed(wanted, given, weights)
         packed = aligned(library.bytes_of(wanted), "weights of a library")
         made, stream = library.memory(wanted, address_of(packed)), library.stream()
         library.execute(reorder, stream, _copy(given, made))
         library.wait(stream)
-        self._kept[0] = packed
-        return made
+        return Packed(wanted, made, packed)
 
 
 def _copy(source: Handle, result: Handle) -> Arguments:

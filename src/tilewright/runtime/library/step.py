@@ -34,21 +34,22 @@ class StepExecutable(Executable):
         super().__init__(manifest, constants, threads)
         self._function, self._data = function, _shapes_of(manifest, function)
         self._primitives: dict[int, Primitive] = {}
-        self._primitive(self.threads)
+        self.primitive(self.threads)
 
     @property
     def function(self) -> Function:
         """What it computes."""
         return self._function
 
-    def _primitive(self, threads: int) -> Primitive:
+    def primitive(self, threads: int) -> Primitive:
         """The function for a number of threads."""
         found = library()
         wanted = found.usable(threads)
         if wanted not in self._primitives:
             weights, *bias = self.constants
             offsets = bias[0] if bias else None
-            self._primitives[wanted] = Primitive(found, self._function, self._data, weights, offsets, wanted)
+            like = next(iter(self._primitives.values()), None)
+            self._primitives[wanted] = Primitive(found, self._function, self._data, weights, offsets, wanted, like)
         return self._primitives[wanted]
 
     def _run(
@@ -63,7 +64,7 @@ class StepExecutable(Executable):
         """The library is not stopped by the timeout."""
         inputs = self._accept(feeds)
         results = self._outputs(out, inputs, self._static_shapes)
-        primitive = self._primitive(threads or self.threads)
+        primitive = self.primitive(threads or self.threads)
         begin = time.perf_counter()
         for _ in range(runs):
             primitive.run(inputs[0], results[0])
