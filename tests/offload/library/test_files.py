@@ -3,7 +3,7 @@
 import json
 import pickle
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,11 @@ import pytest
 import tilewright
 from tests.offload.library.models import always, manifest_of, needs_library, network, normal
 from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, Unsupported
+from tilewright.runtime.artifact.artifact import Artifact
+from tilewright.runtime.artifact.description import Build
+from tilewright.runtime.devices import Openers
 from tilewright.runtime.library import onednn, step
-from tilewright.runtime.library.onednn import library
+from tilewright.runtime.library.onednn import Library, library
 from tilewright.runtime.library.primitive import Function, Layout, Window
 from tilewright.runtime.runnable import RunnableModel
 
@@ -37,22 +40,36 @@ def test_artifacts_name_the_library_and_run(tmp_path: Path) -> None:
         tilewright.load(path, accelerator="vta")
 
 
-@needs_library
-def test_an_artifact_is_not_loaded_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    always(network()[0]).save(tmp_path / "net.tw")
-    monkeypatch.setattr(onednn, "_WHEELS", ())
-    library.cache_clear()
-    with pytest.raises(Unsupported, match=r"oneDNN is not installed: pip install 'tilewright\[onednn\]'"):
-        tilewright.load(tmp_path / "net.tw")
-    library.cache_clear()
-
-
-def test_without_the_library_the_error_has_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_library(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a machine without the wheel."""
     monkeypatch.setattr(onednn, "_WHEELS", ("no-such-wheel",))
     library.cache_clear()
+    yield
+    library.cache_clear()
+
+
+@pytest.mark.usefixtures("no_library")
+def test_an_artifact_is_not_loaded_without_the_library() -> None:
+    arrays = (normal(6, 5),)
+    build = Build("0", None, "onednn 3.2.0", "onednn", ())
+    part = Artifact(build, manifest_of((4, 6), (4, 5), *arrays), (step.written(Function(None)),), arrays)
+    message = r"computed by onednn 3\.2\.0: oneDNN is not installed: pip install 'tilewright\[onednn\]'"
+    with pytest.raises(Unsupported, match=message):
+        Openers().executable(part)
+
+
+@pytest.mark.usefixtures("no_library")
+def test_without_the_library_the_error_has_the_remedy() -> None:
     with pytest.raises(Unsupported, match=r"oneDNN is not installed: pip install 'tilewright\[onednn\]'"):
         tilewright.compile(network()[0], library="onednn")
-    library.cache_clear()
+
+
+def test_what_is_not_the_library_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "libdnnl.so").write_bytes(b"")
+    for path in (tmp_path / "missing.so", tmp_path / "libdnnl.so"):
+        with pytest.raises(Unsupported, match=r"oneDNN of .* can't be used .* libgomp: pip install"):
+            Library(path)
 
 
 PLAIN = Function(Window((2, 1), (1, 1), (1, 0), (0, 1), 2), low=-1.0, high=2.0, layout=Layout.CHOSEN)

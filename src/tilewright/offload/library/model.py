@@ -66,7 +66,7 @@ class LibraryModel(StagedModel):
         return replace(found, nodes=(*computed, *others), findings=(*self._told(), *found.findings))
 
     def _told(self) -> Iterator[Finding]:
-        threads = f"measured on {self._own.threads} threads when the model was compiled"
+        threads = f"measured when the model was compiled, threads: {self._own.threads}"
         for placed in self.calls.values():
             times = placed.times
             reason, step = f"{self.library} computes it", "it was not measured: library='onednn' gives what is faster"

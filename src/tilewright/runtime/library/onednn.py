@@ -147,12 +147,12 @@ class Library:
             self._get_threads = ctypes.CFUNCTYPE(_int)(("omp_get_max_threads", self._library))
         except (OSError, AttributeError) as error:
             raise Unsupported(
-                f"library=: oneDNN of {path} can't be used ({error}); it needs the system's libgomp: {_REMEDY}"
+                f"oneDNN of {path} can't be used ({error}); it needs the system's libgomp: {_REMEDY}"
             ) from error
         self.version = f"{version.major}.{version.minor}.{version.patch}"
         if version.major != _MAJOR or version.cpu_runtime != _OPENMP:
             raise Unsupported(
-                f"library=: {path} is oneDNN {self.version}, with threads of kind {version.cpu_runtime}; version "
+                f"{path} is oneDNN {self.version}, with threads of kind {version.cpu_runtime}; version "
                 f"{_MAJOR} with threads of OpenMP is needed: {_REMEDY}"
             )
         self._process: int | None = None
@@ -305,4 +305,4 @@ def library() -> Library:
         found = next((file for file in listed if file.name.startswith("libdnnl.so")), None)
         if found is not None:
             return Library(Path(str(found.locate())).resolve())
-    raise Unsupported(f"library=: oneDNN is not installed: {_REMEDY} (or one of {', '.join(_WHEELS)})")
+    raise Unsupported(f"oneDNN is not installed: {_REMEDY} (or one of {', '.join(_WHEELS)})")

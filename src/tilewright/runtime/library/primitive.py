@@ -129,7 +129,7 @@ class Primitive:
             self.packed = like.packed if like is not None and is_packed else self._packed(plain, wanted, weights)
             """The weights as the primitive takes them."""
         self._constants = {Argument.WEIGHTS: self.packed.memory}
-        self._bias = bias
+        self._bias = bias  # stays as long as its memory is used
         if bias is not None and offsets is not None:
             self._constants[Argument.BIAS] = library.memory(offsets, address_of(bias))
         self._free: list[_Call] = []
@@ -150,9 +150,9 @@ class Primitive:
         self._free.append(call)
 
     @property
-    def reorders(self) -> int:
-        """The number of copies from one layout to another in a call."""
-        return sum(each is not None for each in (self._before, self._after))
+    def kept_bytes(self) -> int:
+        """Bytes of memory kept for later calls."""
+        return sum(array.nbytes for call in tuple(self._free) for array in call.memory)
 
     def _new(self) -> _Call:
         """Memory for a call."""

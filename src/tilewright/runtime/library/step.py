@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tilewright.base import fields
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import f32
-from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact
+from tilewright.base.errors import BadArtifact, BadInput, CorruptArtifact, Unsupported
 from tilewright.runtime.artifact.artifact import Artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library.onednn import library
@@ -40,6 +40,11 @@ class StepExecutable(Executable):
     def function(self) -> Function:
         """What it computes."""
         return self._function
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of memory kept for later calls."""
+        return sum(primitive.kept_bytes for primitive in tuple(self._primitives.values()))
 
     def primitive(self, threads: int) -> Primitive:
         """The function for a number of threads."""
@@ -130,10 +135,14 @@ class StepOpener:
     """Opens the steps of an artifact (``runtime.devices``)."""
 
     def executable(self, found: Artifact) -> Executable:
-        """Raises ``Unsupported``, with the remedy, if the library is missing."""
+        """Raises ``Unsupported``, with the library's version and the remedy, if the library is missing."""
         if len(found.objects) != 1:
             raise CorruptArtifact(f"a step of a library has {len(found.objects)} objects")
-        return StepExecutable(read(found.objects[0]), found.manifest, found.constants)
+        function = read(found.objects[0])
+        try:
+            return StepExecutable(function, found.manifest, found.constants)
+        except Unsupported as error:
+            raise Unsupported(f"parts of the model are computed by {found.build.target}: {error}") from error
 
 
 def opening(accelerator: object) -> StepOpener:
