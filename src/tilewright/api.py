@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -47,8 +47,11 @@ from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.offload.accelerator import Accelerator
+from tilewright.offload.library.choice import LibraryChoice
+from tilewright.offload.library.model import LibraryModel
+from tilewright.offload.library.placing import LibraryPlacing, Placing
 from tilewright.offload.model import AcceleratedModel
-from tilewright.offload.partition import Offloading
+from tilewright.offload.partition import Offloading, Split
 from tilewright.passes.alternatives import Alternative, known
 from tilewright.passes.parts import Place, bodies_of, is_cut, parts
 from tilewright.runtime.abi import MAX_THREADS
@@ -59,7 +62,7 @@ from tilewright.specialize import ASKED, Dynamic, Sizes, SpecializingModel
 from tilewright.staged import StagedModel, Whole, Work, calls_python
 from tilewright.superopt.prove.trust import given_rules, installed_rules
 from tilewright.target.target import Target
-from tilewright.tune.recorded import recorded, stamp
+from tilewright.tune.recorded import Recorded, recorded, stamp
 
 _LOG = logging.getLogger("tilewright")
 
@@ -86,6 +89,7 @@ def compile(
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
     backend: Backend | str = CPU,
     accelerator: Accelerator | str | None = None,
+    library: LibraryChoice | str | None = None,
     isolate: Isolation | bool = False,
     frontends: Sequence[FrontEnd] = (),
     operators: Sequence[OnnxOperator] = (),
@@ -119,9 +123,10 @@ def compile(
     ``IndexOutOfRange``, or with ``"off"`` the nearest valid one is used (``base.checks``). ``threads``: maximum per
     call; by default all that this process may use. ``backend``: a back end, or its name (``backend.choice``); only
     models of ``"cpu"`` can be saved and are cached. ``accelerator``: computes parts of a quantized model, as
-    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``). ``isolate``: compile in a separate
-    process with time and memory limits (``isolation``), for untrusted models; ``explain`` and ``compare`` are then
-    unavailable. ``listener`` gets progress events (``base.events``).
+    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``). ``library``: ``"onednn"``, a library
+    from a wheel, computes convolutions and products where it is measured to be faster (``offload.library``).
+    ``isolate``: compile in a separate process with time and memory limits (``isolation``), for untrusted models;
+    ``explain`` and ``compare`` are then unavailable. ``listener`` gets progress events (``base.events``).
 
     Models compiled before are loaded from a cache (``model_cache``), which verifies them.
 
@@ -157,13 +162,14 @@ def compile(
     given_examples = example_inputs is not None or dynamic_shapes is not None
     examples = Examples(example_inputs, dynamic_shapes) if given_examples else None
     source = opened(model, frontends, operators, examples=examples)
-    offloading = None if accelerator is None else Offloading(Accelerator.named(accelerator))
+    offloading = _offloading(accelerator, library, options)
     compilation = _Compilation(source, options, chosen, listener, models, offloading)
     _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
     if offloading is not None and (isolate or options.backend != CPU):
         raise BadInput(
-            "accelerator= splits a model between this process's CPU and a device: leave isolate= and backend= out"
+            "accelerator= and library= split a model between native code of this process and other code: leave "
+            "isolate= and backend= out"
         )
     if isolate:
         if frontends or operators or alternatives or rules:
@@ -198,7 +204,7 @@ class _Compilation:
     settings: Settings
     listener: Listener
     models: ModelCache | None
-    offloading: Offloading | None = None
+    offloading: Offloading | LibraryPlacing | None = None
 
     def here(self, shapes: Shapes, way: Dynamic) -> CompiledModel:
         """The model compiled in this process."""
@@ -227,7 +233,7 @@ class _Compilation:
         return self.recall(asked, shapes) or self.finish(self.load(shapes), shapes, asked)
 
     def ask(self, shapes: Shapes) -> Asked | None:
-        """The request to the cache of models; None without a cache, with an accelerator, and if stages are printed."""
+        """The request to the cache of models; None without a cache, if it is split, and if stages are printed."""
         if self.models is None or self.settings.print_stages or self.options.backend != CPU or self.offloading:
             return None
         return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
@@ -288,12 +294,14 @@ class _Compilation:
         return lambda: self._make(self._unchanged(identity, shapes, place), shapes)
 
     def load(self, shapes: Shapes) -> Graph:
-        """The imported graph; with an accelerator, split."""
+        """The imported graph; with an accelerator or a library, split."""
         with self._faults_reported(shapes), seldom_collecting():
             graph = self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
             if self.offloading is None:
                 return graph
-            return self.offloading.split(graph, self.options, Services(self._kernels(), listener=self.listener)).graph
+            with self._tuned() as tuned:
+                services = Services(self._kernels(), listener=self.listener, tuned=tuned)
+                return self.offloading.split(graph, self.options, services).graph
 
     def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None, place: Place = _WHOLE) -> CompiledModel:
         """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts.
@@ -328,7 +336,13 @@ class _Compilation:
             _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
         whole = Whole(graph, self.options, self.source, work)
         found = None if self.offloading is None else self.offloading.of(graph)
-        return StagedModel(whole) if found is None else AcceleratedModel(whole, found)
+        match found:
+            case Split():
+                return AcceleratedModel(whole, found)
+            case Placing():
+                return LibraryModel(whole, found)
+            case None:
+                return StagedModel(whole)
 
     def _part(self, part: Graph, shapes: Shapes, asked: Asked | None, place: Place) -> CompiledModel:
         """A part of a model in stages, compiled or loaded from the cache."""
@@ -341,12 +355,15 @@ class _Compilation:
         return asked.part(f"{place.path}\n{graph}") if place.path else asked
 
     def _make(self, graph: Graph, shapes: Shapes) -> Made:
-        with self._faults_reported(shapes), seldom_collecting():
-            options, listener = self.options, self.listener
-            threads = options.threads or default_threads()
-            with recorded(self.settings.records, options.target, threads, _both(to_log(_LOG), listener)) as tuned:
-                services = Services(self._kernels(), printer(self.settings), listener, tuned)
-                return Made(graph, compile_graph(graph, options, services))
+        with self._faults_reported(shapes), seldom_collecting(), self._tuned() as tuned:
+            services = Services(self._kernels(), printer(self.settings), self.listener, tuned)
+            return Made(graph, compile_graph(graph, self.options, services))
+
+    def _tuned(self) -> AbstractContextManager[Recorded | None]:
+        """The records of measurements."""
+        options = self.options
+        threads, listener = options.threads or default_threads(), _both(to_log(_LOG), self.listener)
+        return recorded(self.settings.records, options.target, threads, listener)
 
     def _kernels(self) -> Store | None:
         return Store.open(self.settings, to_log(_LOG))
@@ -415,6 +432,17 @@ class _Compilation:
             else:
                 return True
         return False
+
+
+def _offloading(
+    accelerator: Accelerator | str | None, library: LibraryChoice | str | None, options: Options
+) -> Offloading | LibraryPlacing | None:
+    """What splits the model."""
+    if accelerator is not None and library is not None:
+        raise BadInput("accelerator= and library= both split the model: leave one out")
+    if library is not None:
+        return LibraryPlacing.asked(library, options)
+    return None if accelerator is None else Offloading(Accelerator.named(accelerator))
 
 
 def _refuse_unknown(source: Source, shapes: Shapes, bounds: Mapping[str, int]) -> None:

@@ -7,7 +7,7 @@ sides of a cut. A call of a Python function needs sizes that are known; all else
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TypeAlias
@@ -32,6 +32,7 @@ from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.ops.called import CalledOperator, Caller
 from tilewright.ops.hosted import READ_SIZES, VIEW, WITNESS
 from tilewright.runtime import artifact
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.loading import InMemory
 from tilewright.runtime.runnable import Pickled, RunnableModel, unpickled
 from tilewright.runtime.stages import Kind, Plan, Stage, StagedExecutable
@@ -72,13 +73,28 @@ class CallStage(Stage):
         return found[: len(self.plan.makes)]
 
 
-def _stage(work: Work, at: int) -> Stage:
-    executables = tuple(model.executable for model in work.bodies)
-    if isinstance(work.done, Graph):
-        return Stage(_plan(Kind.PART, f"part{at}", work.done.inputs, work.done.outputs), executables)
-    node = work.done
+@dataclass(frozen=True, slots=True)
+class ExecutedOperator(CalledOperator):
+    """An operator that an executable computes, on as many threads as native parts.
+
+    The executable's inputs and outputs have the names of the node's.
+    """
+
+    executable: Executable = field(kw_only=True, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def stage_of(done: Graph | Node, at: int, executables: Sequence[Executable]) -> Stage:
+    """The stage of a native part or a node, the one with the number ``at``; ``executables``: those of its bodies."""
+    if isinstance(done, Graph):
+        return Stage(_plan(Kind.PART, f"part{at}", done.inputs, done.outputs), executables)
+    node = done
     name, reads = f"{node.source} [{at}]", [value for value in node.inputs if value is not None]
     match node.op:
+        case ExecutedOperator(executable=own):
+            return Stage(_plan(Kind.PART, f"{node.op.name} ({node.op.by.value})", reads, node.outputs), (own,))
         case CalledOperator():
             return CallStage(_plan(Kind.CALL, f"{node.op.name} ({node.op.by.value})", reads, node.outputs), (), node)
         case Branch():
@@ -109,7 +125,9 @@ class StagedModel(ComposedModel):
     def __init__(self, whole: Whole) -> None:
         super().__init__(whole.options)
         self._whole = whole
-        stages = [_stage(work, at) for at, work in enumerate(whole.work)]
+        stages = [
+            stage_of(work.done, at, [model.executable for model in work.bodies]) for at, work in enumerate(whole.work)
+        ]
         read = {name for stage in stages for name in stage.plan.reads}
         own = {value: array for value, array in whole.graph.constants.items() if value.name in read}
         options = whole.options
@@ -289,6 +307,8 @@ def _finding(node: Node, share: str) -> Finding:
     match node.op:
         case CalledOperator(by=Caller.ACCELERATOR):
             return Finding("stage", node.source, f"an accelerator computes it ({share})", "nothing to do")
+        case CalledOperator(by=Caller.LIBRARY):
+            return Finding("stage", node.source, f"a library computes it ({share})", "nothing to do")
         case CalledOperator():
             reason = f"a Python function computes the operator {node.op.name} ({share})"
             return Finding("fallback", node.source, reason, "define the operator by te (docs/own-operators.md)")

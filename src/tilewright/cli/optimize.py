@@ -97,7 +97,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     """Import, search, check, write, report."""
     from tilewright.frontend.opening import opened
 
-    refuse_for(options, "optimize searches here, for CPUs", ("backend", "accelerator", "dynamic", *ISOLATION))
+    names = ("backend", "accelerator", "library", "dynamic", *ISOLATION)
+    refuse_for(options, "optimize searches here, for CPUs", names)
     own = operators_of(options.operators)
     source = opened(options.model, operators=own)
     given = (*source.files(), *rule_paths(options.rules or ())[0])

@@ -67,6 +67,12 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
         help="give parts of a quantized model to an accelerator; words: a configuration (osdi, vta, large, clip, or "
         "FILE.json), what it gets (cost, measured, always), and what runs its programs (functional, cycles, rtl)",
     )
+    parser.add_argument(
+        "--library",
+        metavar="onednn[,WORD]",
+        help="let a library compute convolutions and products; the word says which: measured, where it is faster (the "
+        "default), or always",
+    )
     add_threads(parser)
     add_choice(parser, "--math", Math.DEFAULT, "rounding errors allowed, which decide what algorithms may be used")
     add_choice(parser, "--precision", Precision.FP32, "type in which values pass from kernel to kernel, and of weights")
@@ -249,7 +255,7 @@ def loaded(options: argparse.Namespace, listener: Listener = ignore) -> "Runnabl
     if not is_artifact(options.model):
         return compiled(options, listener)
     names = ("shapes", "bounds", "dynamic", "target", "backend", "math", "precision")
-    names = (*names, "memory_limit", "superopt", "checks", "records", "rules", "operators", *ISOLATION)
+    names = (*names, "memory_limit", "superopt", "checks", "records", "rules", "operators", "library", *ISOLATION)
     refuse_for(options, f"{options.model} is compiled already", names)
     from tilewright.runtime.loading import load
 
@@ -321,6 +327,7 @@ def compiled(
         target=options.target,
         backend=options.backend,
         accelerator=options.accelerator,
+        library=options.library,
         threads=options.threads,
         operators=operators_of(options.operators),
         rules=rule_paths(options.rules or ())[0],

@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
             raise BadInput("a bundle of a model holds no operators: leave --operators out, or give --kernel")
         if options.rules:
             raise BadInput("a bundle of a model holds no rules: leave --rules out, or give --kernel")
-        refuse_for(options, "a bundle of a model holds no device", ("accelerator",))
+        refuse_for(options, "a bundle of a model holds no device and no library", ("accelerator", "library"))
         request = Request(
             str(Target.parse(options.target)),
             options.threads,

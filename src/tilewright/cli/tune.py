@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, search, confirm, compare."""
-    refuse_for(options, "candidates are measured on CPUs", ("backend", "accelerator"))
+    refuse_for(options, "candidates are measured on CPUs", ("backend", "accelerator", "library"))
     _refuse_twice(options.models)
     refuse_without_device(options)
     if options.device is None:

@@ -49,6 +49,8 @@ class Fate(Enum):
     """A Python function computes it (``ops.called``)."""
     ACCELERATOR = "accelerator"
     """A program of an accelerator computes it (``offload``)."""
+    LIBRARY = "library"
+    """A library computes it (``offload.library``)."""
     STAGE = "stage"
     """It runs between native parts: it decides shapes, or what runs (``passes.parts``)."""
 
@@ -89,7 +91,7 @@ class Finding:
 
     kind: str
     """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``,
-    ``stage``, ``accelerator``, ``not accelerated`` or ``bounds checks``."""
+    ``stage``, ``accelerator``, ``not accelerated``, ``library``, ``not by library`` or ``bounds checks``."""
     subject: str
     reason: str
     next_step: str

@@ -35,6 +35,7 @@ class Caller(Enum):
 
     PYTHON = "python"
     ACCELERATOR = "accelerator"
+    LIBRARY = "library"
 
 
 @dataclass(frozen=True, slots=True)

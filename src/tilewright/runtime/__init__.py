@@ -13,7 +13,8 @@ gives NumPy arrays. ``abi`` is the contract with generated code. Steps of a call
 
 The public class is ``RunnableModel`` (runnable): compiled here, or loaded from a file (loading, artifact), which may
 have a version for each of several sizes (versioned). ``BoundModel`` (bound): with fixed arrays. Code for another
-machine is refused (elsewhere); programs of accelerators are opened by what knows them (devices).
+machine is refused (elsewhere); programs of accelerators are opened by what knows them (devices), and calls of a library
+by ``library``.
 
 New object format: ``loader``; processor: ``relocations`` and ``backend.cpu.processors``; error code: ``abi``.
 """

@@ -18,7 +18,10 @@ from tilewright.runtime.artifact.sealed import Opened, Trust, explained, identit
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.manifest import Manifest
 
-DEVICES: Final[Mapping[str, str]] = {"vta": "tilewright.offload.shipped"}
+DEVICES: Final[Mapping[str, str]] = {
+    "vta": "tilewright.offload.shipped",
+    "onednn": "tilewright.runtime.library.step",
+}
 """Architectures that are no processors, and the modules that run programs for them (``runtime.devices``)."""
 _MANIFEST: Final = "manifest.json"
 _WEIGHTS: Final = "weights.safetensors"
