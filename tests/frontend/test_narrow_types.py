@@ -213,3 +213,10 @@ def test_what_a_type_is_not_for_is_refused() -> None:
     choice = helper.make_node("If", ["c"], ["y"], name="n", **branches)
     with pytest.raises(TilewrightError, match=r"node n \(If\).*FLOAT8E4M3FN.*Cast"):
         importer.load(proto([choice], {"c": (9, []), "x": (code, [2])}, {"y": code}))
+
+
+def test_onnxruntime_is_a_reference() -> None:
+    code = TensorProto.FLOAT8E4M3FN
+    nodes = [cast(TensorProto.FLOAT), helper.make_node("Cast", ["y"], ["z"], to=code)]
+    model = tilewright.compile(proto(nodes, {"x": (code, [3])}, {"y": TensorProto.FLOAT, "z": code}))
+    assert model.compare({"x": np.array([1, -2.5, 448]).astype(FLOATS[code])}).agrees

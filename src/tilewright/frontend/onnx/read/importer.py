@@ -218,8 +218,12 @@ class _Importer(Building):
     def _output(self, name: str, value: Value, is_made: bool) -> Value:
         narrow = self.narrow(value)
         if narrow is not None:
-            return self._read_anew(value, name, narrow.dtype, f"output {readable(name)}")
+            own = fresh_name(f"{name}.copy", self.reserved) if self._is_input(name) else name
+            return self._read_anew(value, own, narrow.dtype, f"output {readable(name)}")
         return value if is_made and value.name == name else self._copied(name, value)
+
+    def _is_input(self, name: str) -> bool:
+        return any(info.name == name for info in self.proto.input)
 
     def _copied(self, name: str, source: Value) -> Value:
         """A copy of ``source`` for the output ``name``; with that name unless an input has it."""

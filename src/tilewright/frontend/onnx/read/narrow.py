@@ -80,6 +80,7 @@ NARROW: Mapping[int, Narrow] = {
 }
 """By ONNX's number; older releases of onnx do not have all."""
 OF_DTYPES: Mapping[DType, Narrow] = {each.dtype: each for each in NARROW.values()}
+OF_NUMPY: Mapping[np.dtype[np.generic], Narrow] = {each.dtype.numpy: each for each in NARROW.values()}
 
 
 def narrow_attribute(node: onnx.NodeProto) -> Narrow | None:
