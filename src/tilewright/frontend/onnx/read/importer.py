@@ -204,10 +204,10 @@ class _Importer(Building):
 
     def _apart(self, outputs: Mapping[str, Value]) -> dict[str, Value]:
         """``outputs``, of which those that are codes have names of their own: what is read of them has the outputs'."""
-        own = self._moved([v for v in outputs.values() if v in self.narrow_types and v.name in outputs])
+        own = self._with_other_names([v for v in outputs.values() if v in self.narrow_types and v.name in outputs])
         return {name: own.get(value, value) for name, value in outputs.items()}
 
-    def _moved(self, values: Sequence[Value]) -> dict[Value, Value]:
+    def _with_other_names(self, values: Sequence[Value]) -> dict[Value, Value]:
         """Other values in the place of ``values``, with names of their own."""
         own = {value: self.fresh(value.dtype, value.shape) for value in values}
         self.constants.update({new: self.constants.pop(old) for old, new in own.items() if old in self.constants})
@@ -228,7 +228,7 @@ class _Importer(Building):
     def _copied(self, name: str, source: Value) -> Value:
         """A copy of ``source`` for the output ``name``; with that name unless an input has it."""
         if source in self.constants and source.name == name:
-            source = self._moved([source])[source]
+            source = self._with_other_names([source])[source]
         own = fresh_name(f"{name}.copy", self.reserved) if source.name == name else name
         copy = make_node(require("Identity"), [source], [own], {}, f"output {readable(name)}")
         self.nodes.append(copy)

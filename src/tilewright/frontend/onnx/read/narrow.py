@@ -35,11 +35,6 @@ class Narrow:
         return f"tensor({self.name.lower()})"
 
     @property
-    def per_byte(self) -> int:
-        """How many elements a byte of a file has."""
-        return 8 // self.bits
-
-    @property
     def bits(self) -> int:
         """Of an element in a file."""
         return 4 if self.dtype == dtypes.f4e2m1fn else self.dtype.bits
