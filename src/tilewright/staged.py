@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from tilewright.base.arguments import FilePath, checked
 from tilewright.base.arrays import Array
-from tilewright.base.dtypes import ALL, DType
+from tilewright.base.dtypes import STORED, DType
 from tilewright.base.errors import BadInput, InternalError, Unsupported
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
@@ -106,7 +106,7 @@ def stage_of(done: Graph | Node, at: int, executables: Sequence[Executable]) -> 
         case op if op is VIEW:
             to = dict(node.attributes)["to"]
             assert isinstance(to, DType), "as the operator declares it"
-            return Stage(_plan(Kind.VIEW, name, reads, node.outputs, ALL.index(to)), ())
+            return Stage(_plan(Kind.VIEW, name, reads, node.outputs, STORED.index(to)), ())
         case op if op is WITNESS:
             axis = dict(node.attributes)["axis"]
             assert isinstance(axis, int), "as passes.parts makes it"

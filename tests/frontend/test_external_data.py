@@ -191,14 +191,19 @@ def test_element_types_that_can_not_be_external(code: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [(onnx.TensorProto.INT4, [[-1, -8, 1], [7, 2, -3]]), (onnx.TensorProto.UINT4, [[15, 8, 1], [7, 2, 13]])],
+    [
+        (onnx.TensorProto.INT4, [[-1, -8, 1], [7, 2, -3]]),
+        (onnx.TensorProto.UINT4, [[15, 8, 1], [7, 2, 13]]),
+        (onnx.TensorProto.INT2, [[-1, -1, 0, -2], [1, 0, -1, 1], [-2, 0, 1, -1]]),
+        (onnx.TensorProto.FLOAT4E2M1, [[-6, 0, 0.5], [6, 1, -3]]),
+    ],
 )
-def test_elements_that_share_bytes(code: int, expected: list[list[int]], tmp_path: Path) -> None:
+def test_elements_that_share_bytes(code: int, expected: list[list[float]], tmp_path: Path) -> None:
     path = save(tmp_path, location="data", length=3)
     (tmp_path / "data").write_bytes(bytes([0x8F, 0x71, 0xD2]))
     proto = onnx.load(path, load_external_data=False)
     tensor = proto.graph.initializer[0]
-    tensor.data_type, tensor.dims[:] = code, [2, 3]
+    tensor.data_type, tensor.dims[:] = code, np.shape(expected)
     proto.graph.node[0].CopyFrom(helper.make_node("Cast", ["c"], ["y0"], to=onnx.TensorProto.FLOAT))
     path.write_bytes(proto.SerializeToString())
     np.testing.assert_array_equal(result(path), expected)

@@ -22,7 +22,7 @@ from tests.random_graphs.verdict import compare
 from tests.test_computed_shapes import integers, model, node, random_feeds
 from tests.test_dynamic_models import convolutional
 from tilewright import ops
-from tilewright.base.dtypes import DType, bf16, f32, f64, i8, i32, i64, u8
+from tilewright.base.dtypes import DType, bf16, f8e4m3fn, f32, f64, i8, i32, i64, u8
 from tilewright.base.errors import BadInput, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.frontend.onnx.write import exporter
@@ -330,10 +330,13 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "ChannelConvolution": ([(1, 16, 5), (1, 3, 16)], {}),
         "ChannelGroups": ([(1, 6, 5)], {"before": (1,), "after": (0,), "group": 4}),
         "CumProd": ([(3, 4)], {"axis": 1}),
+        "DecodeFloat": ([(4, 3)], {"of": f8e4m3fn}),
         "DotConvolution": ([(1, 2, 5, 4), (2, 2, 3, 16, 4)], {"filters": 20}),
         "DotProducts": ([(4, 8), (2, 2, 16, 4)], {"columns": 20}),
+        "EncodeFloat": ([(4, 3)], {"to": f8e4m3fn}),
         "First": ([(4, 3)], {"count": 2}),
         "KeyPanels": ([(2, 4, 5)], {"width": 64}),
+        "LowBits": ([(4, 3)], {"bits": 4}),
         "NonMaxSuppression": ([(1, 6, 4), (1, 2, 6), (1, 2, 6), (1,), (1,), (1,)], {"most_boxes": 12}),
         "NonZero": ([(4, 3)], {"count": 2}),
         "PairAttention": ([(2, 3, 4), (2, 2, 8, 2), (2, 4, 16, 2)], {"count": 5}),
@@ -343,6 +346,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "PlaceConv": ([(1, 16, 4, 4), (1, 1, 3, 3, 8, 16, 2)], window),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "RangeCount": ([(1,), (1,), (1,)], {}),
+        "Scaled": ([(4, 3), (3,)], {}),
         "SliceFrom": ([(4, 3), (1,)], {"counts": (2,), "axes": (0,), "steps": (1,)}),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
         "UniqueGroups": ([(4,)], {"count": 2}),
@@ -353,6 +357,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
     }
     shapes, attributes = feeds[name]
     dtypes = (u8, i8) if "Convolution" in name or "Dot" in name else (f32,) * len(shapes)
+    if name in ("DecodeFloat", "LowBits"):
+        dtypes = (u8,)
     if name == "CodeProducts":
         dtypes = (f32, u8, f32, f32)
     if name in ("PairAttention", "PixelRowConv", "PlaceConv"):

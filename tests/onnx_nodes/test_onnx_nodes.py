@@ -1,5 +1,6 @@
 """ONNX's own node tests, each as its line of the ledger says. Both ways: what passes by surprise fails, too."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -15,7 +16,9 @@ LEDGER: Mapping[str, Outcome] = ledger.read(ledger.PATH.read_text())
 PASSING = [name for name, expected in LEDGER.items() if expected.status is Status.PASS]
 BODIES = [name for name in LEDGER if "_expanded" in name]
 """The bodies of functions: they are made of operators that other tests have, so that a sixth of them always runs."""
-SELDOM = {name for position, name in enumerate(BODIES) if position % 6}
+CASTS = [name for name in LEDGER if re.search(r"^test_cast.*(FLOAT8|FLOAT4|INT4|INT2)", name) and name not in BODIES]
+"""The same from and to types of few bits, which are alike; a sixth of these always runs, too."""
+SELDOM = {name for names in (BODIES, CASTS) for position, name in enumerate(names) if position % 6}
 UPDATE = "if that is right: python -m tests.onnx_nodes --update-ledger"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.arrays import Array
-from tilewright.base.dtypes import DType, boolean, f32, from_numpy, i32, u8
+from tilewright.base.dtypes import DType, boolean, f8e4m3fn, f32, from_numpy, i32, u8
 from tilewright.base.errors import TilewrightError
 from tilewright.ops import Attribute, FusionKind, Operator, Trait, names
 from tilewright.ops.operator import require
@@ -28,7 +28,10 @@ ATTRIBUTES: Mapping[str, Mapping[str, Attribute]] = {
     "Cast": {"to": i32},
     "Concat": {"axis": 1},
     "Declared": {"shape": SHAPE},
+    "DecodeFloat": {"of": f8e4m3fn},
+    "EncodeFloat": {"to": f8e4m3fn},
     "IntegerPower": {"exponent": 3},
+    "LowBits": {"bits": 4},
     "Reshape": {"shape": (4, 6)},
 }
 """Where they are needed."""

@@ -400,16 +400,6 @@ def test_what_breaks_the_rules_is_named(case: Case, constants: Mapping[str, Arra
         load(case.proto({**replace(case, bits=4, size=32).constants, **constants}))
 
 
-@pytest.mark.parametrize("op", ["QuantizeLinear", "CastLike"])
-def test_nothing_is_rounded_to_four_bits(op: str) -> None:
-    zero = helper.make_tensor("z", onnx.TensorProto.INT4, (), [1])
-    operands = ["x", "s", "z"] if op == "QuantizeLinear" else ["x", "z"]
-    constants = {"s": np.array(1, np.float32), "z": zero}
-    proto = model(helper.make_node(op, operands, ["y"], name="n"), {"x": np.zeros((1, 3), np.float32)}, constants)
-    with pytest.raises(TilewrightError, match="INT4"):
-        load(proto)
-
-
 @pytest.mark.parametrize("scale", [(), (24,), (10, 3), "by row"])
 def test_rows_of_a_table_are_dequantized_after_they_are_gathered(scale: tuple[int, ...] | str) -> None:
     random = draw(12)

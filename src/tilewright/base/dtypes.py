@@ -24,6 +24,16 @@ class Kind(Enum):
     INT = "i"
     UINT = "u"
     BOOL = "bool"
+    E4M3FN = "f8e4m3fn"
+    E4M3FNUZ = "f8e4m3fnuz"
+    E5M2 = "f8e5m2"
+    E5M2FNUZ = "f8e5m2fnuz"
+    E2M1FN = "f4e2m1fn"
+
+
+_CODED_FLOATS = (Kind.E4M3FN, Kind.E4M3FNUZ, Kind.E5M2, Kind.E5M2FNUZ, Kind.E2M1FN)
+_WHOLE_NAMES = frozenset({Kind.BOOL, *_CODED_FLOATS})
+"""Kinds of which there is one width."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class DType:
         return id(self.kind) ^ self.bits
 
     def __str__(self) -> str:
-        return "bool" if self.kind is Kind.BOOL else f"{self.kind.value}{self.bits}"
+        return self.kind.value if self.kind in _WHOLE_NAMES else f"{self.kind.value}{self.bits}"
 
     __repr__ = __str__
 
@@ -60,7 +70,7 @@ class DType:
     @cached_property
     def numpy(self) -> np.dtype[np.generic]:
         """The NumPy dtype with the same bits (bf16 through ml-dtypes)."""
-        return _NUMPY[self]
+        return _EVERY_NUMPY[self]
 
     @property
     def min(self) -> float | int:
@@ -85,6 +95,13 @@ bf16 = DType(Kind.BFLOAT, 16)
 index = i64
 
 ALL: tuple[DType, ...] = (boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
+"""What programs compute with."""
+i2, i4 = (DType(Kind.INT, bits) for bits in (2, 4))
+u2, u4 = (DType(Kind.UINT, bits) for bits in (2, 4))
+f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1fn = (DType(kind, 8) for kind in _CODED_FLOATS)
+CODED: tuple[DType, ...] = (i2, i4, u2, u4, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1fn)
+"""What inputs and outputs of a model may have besides: an element is a byte, which programs have as a code."""
+STORED: tuple[DType, ...] = (*ALL, *CODED)
 
 _NUMPY: dict[DType, np.dtype[np.generic]] = {
     boolean: np.dtype(np.bool_),
@@ -93,7 +110,20 @@ _NUMPY: dict[DType, np.dtype[np.generic]] = {
     **{DType(Kind.FLOAT, b): np.dtype(f"float{b}") for b in (16, 32, 64)},
     bf16: np.dtype(ml_dtypes.bfloat16),
 }
+_CODED_NUMPY: dict[DType, np.dtype[np.generic]] = {
+    i2: np.dtype(ml_dtypes.int2),
+    i4: np.dtype(ml_dtypes.int4),
+    u2: np.dtype(ml_dtypes.uint2),
+    u4: np.dtype(ml_dtypes.uint4),
+    f8e4m3fn: np.dtype(ml_dtypes.float8_e4m3fn),
+    f8e4m3fnuz: np.dtype(ml_dtypes.float8_e4m3fnuz),
+    f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
+    f4e2m1fn: np.dtype(ml_dtypes.float4_e2m1fn),
+}
+_EVERY_NUMPY = {**_NUMPY, **_CODED_NUMPY}
 _BY_NAME: dict[str, DType] = {str(t): t for t in ALL}
+_CODED_BY_NAME: dict[str, DType] = {str(t): t for t in CODED}
 _BY_LONG_NAME: dict[str, DType] = {numpy.name: t for t, numpy in _NUMPY.items()}
 _BY_NUMPY: dict[np.dtype[np.generic], DType] = {n: t for t, n in _NUMPY.items()}
 
@@ -109,6 +139,11 @@ def parse(name: str) -> DType:
         meant = f"did you mean {near[0]}? " if near else ""
         raise UnsupportedDType(f"{shown(name)} is no data type; {meant}known: {', '.join(_BY_NAME)}")
     return found
+
+
+def parse_stored(name: str) -> DType:
+    """As ``parse``, of the types of inputs and outputs: also those in ``CODED``."""
+    return _CODED_BY_NAME.get(name) or parse(name)
 
 
 def named(dtype: DType | str) -> DType:

@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 
 from tilewright.base.arrays import Array
-from tilewright.base.dtypes import ALL
+from tilewright.base.dtypes import STORED
 from tilewright.base.errors import BadFeed, Timeout, Unsupported
 from tilewright.base.names import readable
 from tilewright.runtime.executable import Binding, Executable
@@ -46,7 +46,7 @@ _BODIES: Mapping[Kind, int] = {Kind.PART: 1, Kind.BRANCH: 2, Kind.LOOP: 1}
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One stage. ``number``: of a witness, the axis; of a loop, the number of states; of a view, the place of its type
-    in ``dtypes.ALL``."""
+    in ``dtypes.STORED``."""
 
     kind: Kind
     name: str
@@ -79,7 +79,7 @@ class Stage:
             case Kind.WITNESS:
                 return [_witness(reads[0].shape[self.plan.number])]
             case Kind.VIEW:
-                return [reads[0].view(ALL[self.plan.number].numpy)]
+                return [reads[0].view(STORED[self.plan.number].numpy)]
             case Kind.BRANCH:
                 then, otherwise = self.executables
                 return _call(then if _is_true(reads[0], self.plan.name) else otherwise, arrays, threads, end)

@@ -34,6 +34,19 @@ def test_adaptive_pooling_of_any_size(after: tuple[int, int]) -> None:
         np.testing.assert_allclose(model(x).numpy(), module(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_sizes_that_pytorch_can_not_solve_for() -> None:
+    """As in AlexNet: SymPy has no solution for what PyTorch assumes of these quotients of quotients."""
+    halved = [torch.nn.MaxPool2d(3, 2) for _ in range(3)]
+    first, second = torch.nn.Conv2d(3, 4, 11, stride=4, padding=2), torch.nn.Conv2d(4, 4, 5, padding=2)
+    layers = (first, halved[0], second, *halved[1:], torch.nn.AdaptiveAvgPool2d((6, 6)))
+    module = networks.seeded(torch.nn.Sequential(*layers))
+    model = opened(module, networks.random(2, 3, 64, 96), IMAGE)
+    for size in ((64, 96), (96, 128), (224, 63)):
+        x = networks.random(1, 3, *size)
+        np.testing.assert_allclose(model(x).numpy(), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
 class Nearest(torch.nn.Module):
     def __init__(self, size: tuple[int, int] | None, scale: float | None = None) -> None:
         super().__init__()

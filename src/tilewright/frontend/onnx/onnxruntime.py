@@ -7,13 +7,15 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx
 
 from tilewright.base.errors import BadInput, Unsupported
+from tilewright.frontend.onnx.read.narrow import NARROW, OF_NUMPY
 from tilewright.graph import Array
 
 if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
+    from onnxruntime import InferenceSession, OrtValue
 
 
 def session(
@@ -69,7 +71,26 @@ def values_of(model: onnx.ModelProto, feeds: Mapping[str, Array], wanted: Iterab
     opened.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in outputs)
     with refusals("run the model"):
         loaded = session(opened.SerializeToString(), is_optimized=False, instead=", or against='reference'")
-        return dict(zip(names, loaded.run(names, feeds), strict=True))
+        found = loaded.run(names, {name: _given(array) for name, array in feeds.items()})
+        codes = {info.name: info.type.tensor_type.elem_type for info in model.graph.output}
+        pairs = zip(names, found, strict=True)
+        return {name: _of_type(array, codes.get(name, onnx.TensorProto.UNDEFINED)) for name, array in pairs}
+
+
+def _given(array: Array) -> "Array | OrtValue":
+    """An input; bytes that are floats of 8 bits have no type in NumPy by which it knows them."""
+    narrow = OF_NUMPY.get(array.dtype)
+    if narrow is None or narrow.dtype.is_int:
+        return array
+    from onnxruntime import OrtValue
+
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint8), narrow.code)
+
+
+def _of_type(array: Array, code: int) -> Array:
+    """An output of the type with ONNX's number ``code``; of floats of 8 bits it gives bytes."""
+    narrow = NARROW.get(code)
+    return array if narrow is None or narrow.dtype.is_int else array.view(narrow.dtype.numpy)
 
 
 def prepared(model: onnx.ModelProto, feeds: Mapping[str, Array], threads: int) -> Callable[[], object]:

@@ -6,6 +6,7 @@ The constants of the result are views of the program's tensors (a tensor that is
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from typing import Protocol, TypeVar, cast
 
@@ -55,9 +56,33 @@ def _traced(module: torch.nn.Module, examples: Examples) -> ExportedProgram:
     shapes = _with_hints(examples.dynamic_shapes)
     with nullcontext() if shapes is None else _recurrences_of_any_length():
         return _guarded(
-            lambda: torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=False),
+            lambda: _program_of(module, args, kwargs, shapes),
             lambda error: refusals.of_tracing(module, error),
         )
+
+
+def _program_of(
+    module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], shapes: object
+) -> ExportedProgram:
+    """PyTorch asks SymPy what it assumed of open sizes, which has no answer for quotients of quotients.
+
+    Then it traces without telling sizes of 0 and 1 from others, as ``torch.onnx.export`` does: it assumes less.
+    """
+    export = partial(torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=False)
+    try:
+        return export()
+    except NotImplementedError:
+        if shapes is None:
+            raise
+        config = cast(_Config, import_module("torch.fx.experimental._config"))
+        with config.patch(backed_size_oblivious=True):
+            return export()
+
+
+class _Config(Protocol):
+    """``torch.fx.experimental._config``, as far as a version of torch has it."""
+
+    def patch(self, *, backed_size_oblivious: bool) -> AbstractContextManager[None]: ...
 
 
 class _Patches(Protocol):

@@ -163,7 +163,7 @@ def _described(content: Mapping[str, object]) -> Description:
 def spec_of(value: object) -> TensorSpec:
     """The tensor of ``spec_fields``. Raises ``TypeError``, ``KeyError`` or a ``TilewrightError``."""
     given = fields.mapping(value)
-    dtype = dtypes.parse(fields.text(given["dtype"]))
+    dtype = dtypes.parse_stored(fields.text(given["dtype"]))
     return TensorSpec(fields.text(given["name"]), dtype, _list(given["shape"], _extent))
 
 

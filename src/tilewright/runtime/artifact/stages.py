@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from tilewright.base import fields
 from tilewright.base.arrays import Array
-from tilewright.base.dtypes import ALL
+from tilewright.base.dtypes import STORED
 from tilewright.base.errors import CorruptArtifact
 from tilewright.base.outputs import AnyPath
 from tilewright.runtime.artifact import tensors
@@ -232,7 +232,7 @@ def _check(stages: Stages) -> None:
             needed.update(spec.name for spec in given)
         if plan.kind is Kind.CALL or not needed <= known or not plan.number >= 0:
             raise CorruptArtifact(f"its stage {plan.name!r} reads what is not there, or is none")
-        if plan.kind is Kind.VIEW and plan.number >= len(ALL):
+        if plan.kind is Kind.VIEW and plan.number >= len(STORED):
             raise CorruptArtifact(f"its stage {plan.name!r} makes elements of no type")
         if len(plan.reads) < _least_read(plan):
             raise CorruptArtifact(f"its stage {plan.name!r} reads too little")

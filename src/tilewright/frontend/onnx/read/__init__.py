@@ -8,5 +8,6 @@ In: an ONNX file or ``ModelProto``. Out: ``graph.Graph``, every node with its pl
 files, ``text.py`` checks that names are text. ``given_shapes.py`` has the shapes of inputs, ``order.py`` the order of
 nodes, ``rules/`` translates ONNX nodes to operators, ``functions.py`` has the bodies of functions (an operator without
 a rule is imported by its ONNX function body), ``scopes.py`` the names inside them, ``symbolic_values.py`` values that
-depend on run-time extents only, ``importer.py`` combines all, ``coverage.py`` lists all refused nodes.
+depend on run-time extents only, ``narrow.py`` the types that are codes, ``building.py`` the graph so far,
+``importer.py`` visits the nodes, ``coverage.py`` lists all refused nodes.
 """

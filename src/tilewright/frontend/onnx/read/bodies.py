@@ -52,7 +52,7 @@ class Visitor(Encloser, Protocol):
         ...
 
     def note_constants(self, proto: onnx.GraphProto, scope: Scope) -> None:
-        """Note the initializers of four bits."""
+        """Note the initializers of types that native code has as codes."""
         ...
 
 

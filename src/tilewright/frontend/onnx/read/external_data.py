@@ -28,15 +28,11 @@ from tilewright.base.input_files import open_regular, read_at
 from tilewright.base.memory import Budget
 from tilewright.base.names import readable
 from tilewright.frontend.onnx.read import wire
+from tilewright.frontend.onnx.read.narrow import NARROW
 from tilewright.frontend.onnx.read.order import all_nodes, subgraphs
 from tilewright.frontend.onnx.read.protos import check_size, read_model
 
 _KNOWN_KEYS = frozenset({"location", "offset", "length", "checksum"})
-_BITS: dict[int, int] = {
-    **dict.fromkeys((onnx.TensorProto.INT4, onnx.TensorProto.UINT4, onnx.TensorProto.FLOAT4E2M1), 4),
-    **dict.fromkeys((onnx.TensorProto.INT2, onnx.TensorProto.UINT2), 2),
-}
-"""Bits of element types that share bytes."""
 
 
 class Outside(Protocol):
@@ -235,7 +231,8 @@ def byte_count(tensor: onnx.TensorProto, place: str) -> int:
     check_size(tuple(tensor.dims), place)
     if tensor.data_type == onnx.TensorProto.STRING or tensor.data_type not in onnx.TensorProto.DataType.values()[1:]:
         raise InvalidModel(f"{place}: tensors of element type {tensor.data_type} can't be external; store it inside")
-    bits = _BITS.get(tensor.data_type, 0) or 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    narrow = NARROW.get(tensor.data_type)
+    bits = 8 * onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize if narrow is None else narrow.bits
     return -(-math.prod(tensor.dims) * bits // 8)
 
 

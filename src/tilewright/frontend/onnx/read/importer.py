@@ -6,28 +6,28 @@ Every node becomes operators of ``ops`` by the rule of its type (``rules``). A n
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadProgram, InvalidModel, OutOfBounds, Unsupported, UnsupportedModel
+from tilewright.base.errors import BadProgram, InvalidModel, UnsupportedModel
 from tilewright.base.memory import Budget
 from tilewright.base.names import fresh_name, readable
 from tilewright.frontend.api import GivenShapes
 from tilewright.frontend.onnx.read import bodies, protos
 from tilewright.frontend.onnx.read.attempts import import_assuming_least
+from tilewright.frontend.onnx.read.building import Building
 from tilewright.frontend.onnx.read.external_data import ExternalData, Outside
-from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, found, not_imported, unsupported
+from tilewright.frontend.onnx.read.foreign import OnnxOperator, chosen, not_imported, unsupported
 from tilewright.frontend.onnx.read.functions import Functions, schema_body
 from tilewright.frontend.onnx.read.inputs import declared, inputs_of
 from tilewright.frontend.onnx.read.kept import Kept, cut
-from tilewright.frontend.onnx.read.late_sizes import LateSizes
 from tilewright.frontend.onnx.read.listed import Bound, only_tensors, outputs_of, renamed, tensors
+from tilewright.frontend.onnx.read.narrow import NARROW, OF_DTYPES, Narrow, narrow_attribute
 from tilewright.frontend.onnx.read.noted_sizes import with_noted_sizes
 from tilewright.frontend.onnx.read.protos import Storage
 from tilewright.frontend.onnx.read.python_functions import PythonFunction
@@ -40,35 +40,23 @@ from tilewright.frontend.onnx.read.rules import (
     microsoft,
     sequence_rule,
 )
-from tilewright.frontend.onnx.read.rules.aligning import broadcast
-from tilewright.frontend.onnx.read.run_time_bodies import body_of, leaving
 from tilewright.frontend.onnx.read.scopes import Scope
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
 from tilewright.frontend.onnx.read.unrolling import UNROLLED, NotUnrolled
 from tilewright.frontend.onnx.read.user_lines import with_line
-from tilewright.graph import Array, Graph, Node, Value, evaluate_node, make_node
+from tilewright.graph import Array, Graph, Value, make_node
 from tilewright.graph.ir import extents_of
-from tilewright.ops import Attribute, Operator, Trait
-from tilewright.ops.hosted import HostOperator
+from tilewright.ops.hosted import VIEW
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.symbolic.expr import Const, Expr, const
-from tilewright.tensor.elements import Elements
+from tilewright.symbolic.expr import const
 
-SHAPE_ELEMENTS = 1 << 12
-"""Integer results of constants up to this number of elements are computed here: axes, shapes, bounds."""
-FLOAT_ELEMENTS = 1 << 5
-"""The same for floats, through which exporters compute sizes and padding."""
 _OF_ONNXRUNTIME = tuple(
     OnnxOperator(domain, name, rule)
     for domain, rules in ((microsoft.DOMAIN, microsoft.RULES), ("", microsoft.OF_ONNX))
     for name, rule in rules.items()
 )
-_NARROWING = frozenset({"QuantizeLinear", "CastLike"})
-"""Operators whose results may have the type of an operand of four bits."""
-_WIDENING = frozenset({"DequantizeLinear", "Cast", "Shape", "Size", *microsoft.OF_CODES})
-"""Operators whose results do not have the type of such an operand."""
 
 
 def load(
@@ -138,35 +126,21 @@ def _import(
         outside.check(model, budget)
     storage = Storage(budget, None if outside is None else outside.read)
     scope = Scope(model.graph.node, protos.opsets_of(model.opset_import))
-    return _Importer(model.graph, Functions(model), scope, symbolic, storage, operators).graph(shapes)
+    names = frozenset(name for node in model.graph.node for name in (*node.input, *node.output))
+    return _Importer(symbolic, budget, names, model.graph, Functions(model), scope, storage, operators).graph(shapes)
 
 
 @dataclass(slots=True)
-class _Importer:
+class _Importer(Building):
     """Visits the nodes of a graph, and of the bodies in it (``bodies``), and translates them."""
 
     proto: onnx.GraphProto
     functions: Functions
     top: Scope
-    symbolic: SymbolicValues
     storage: Storage
     operators: Sequence[OnnxOperator]
-    constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
-    nodes: list[Node] = field(default_factory=list[Node])
-    late: LateSizes = field(init=False)
-    """Sizes that are read off data."""
-    _fresh: set[Value] = field(default_factory=set[Value])
-    """Constants and symbolic values created for the current node."""
-    _four_bits: set[Value] = field(default_factory=set[Value])
-    """Values of ONNX's types INT4 and UINT4."""
-    _reserved: frozenset[str] = frozenset()
-    _made: int = 0
-
-    def __post_init__(self) -> None:
-        self.late = LateSizes(self.symbolic, self.constants, self.nodes, self._fresh_name)
 
     def graph(self, shapes: GivenShapes) -> Graph:
-        self._reserved = frozenset(name for node in self.proto.node for name in (*node.input, *node.output))
         for name, array, place in protos.initializers(self.proto, self.storage):
             self._initializer(name, array, place)
         self.note_constants(self.proto, self.top)
@@ -188,16 +162,31 @@ class _Importer:
         """See ``bodies.Visitor``."""
         for tensor in proto.initializer:
             value = scope.values.get(tensor.name)
-            if tensor.data_type in protos.FOUR_BITS and isinstance(value, Value):
-                self._four_bits.add(value)
+            if tensor.data_type in NARROW and isinstance(value, Value):
+                self.note_narrow(value, NARROW[tensor.data_type])
 
     def _inputs(self, given: GivenShapes) -> tuple[Value, ...]:
         """The inputs that are not constants (old models list those as well)."""
         infos = [info for info in self.proto.input if info.name not in self.top.values]
         inputs = declared(infos, given, self.symbolic.assumed.least)
+        codes = {value: self._codes_of(value) for value in inputs.values if value.dtype in OF_DTYPES}
         for name, bound in (*((value.name, value) for value in inputs.values), *inputs.lists.items()):
-            self.top.define(name, bound, f"input {readable(name)}")
+            self.top.define(name, renamed(bound, codes), f"input {readable(name)}")
         return inputs.values
+
+    def _codes_of(self, value: Value) -> Value:
+        """The codes of an input of a narrow type. Arrays of ml-dtypes do not extend the signs of integers."""
+        narrow, place = OF_DTYPES[value.dtype], f"input {readable(value.name)}"
+        codes = self._read_anew(value, self.fresh_name(), narrow.held, place)
+        if narrow.dtype.is_int:
+            (codes,) = self.add("LowBits", [codes], {"bits": narrow.bits}, 1, place)
+        self.note_narrow(codes, narrow)
+        return codes
+
+    def _read_anew(self, value: Value, name: str, to: DType, place: str) -> Value:
+        """The bytes of ``value`` as elements of another type."""
+        self.nodes.append(make_node(VIEW, [value], [name], {"to": to}, place))
+        return self.nodes[-1].outputs[0]
 
     def _outputs(self) -> tuple[Value, ...]:
         """The outputs; those without a producing node are copied, so that they have their own memory."""
@@ -207,20 +196,40 @@ class _Importer:
         if len(set(names)) != len(names):
             raise InvalidModel(f"the outputs {', '.join(map(readable, names))} repeat one")
         bound = [(name, self.value(name, self.top, "the graph's outputs")) for name in names]
-        values = outputs_of(bound, self.top.values)
+        values = self._apart(outputs_of(bound, self.top.values))
         missing = (value for value in dict.fromkeys(values.values()) if self.symbolic.is_missing(value))
         self.nodes.extend(self.symbolic.node(value, f"output {readable(value.name)}") for value in missing)
         made = {value for node in self.nodes for value in node.outputs}
-        return tuple(v if v in made and v.name == name else self._copied(name, v) for name, v in values.items())
+        return tuple(self._output(name, value, value in made) for name, value in values.items())
+
+    def _apart(self, outputs: Mapping[str, Value]) -> dict[str, Value]:
+        """``outputs``, of which those that are codes have names of their own: what is read of them has the outputs'."""
+        own = self._with_other_names([v for v in outputs.values() if v in self.narrow_types and v.name in outputs])
+        return {name: own.get(value, value) for name, value in outputs.items()}
+
+    def _with_other_names(self, values: Sequence[Value]) -> dict[Value, Value]:
+        """Other values in the place of ``values``, with names of their own."""
+        own = {value: self.fresh(value.dtype, value.shape) for value in values}
+        self.constants.update({new: self.constants.pop(old) for old, new in own.items() if old in self.constants})
+        if own:
+            self.rename(own, 0)
+        return own
+
+    def _output(self, name: str, value: Value, is_made: bool) -> Value:
+        narrow = self.narrow(value)
+        if narrow is not None:
+            own = fresh_name(f"{name}.copy", self.reserved) if self._is_input(name) else name
+            return self._read_anew(value, own, narrow.dtype, f"output {readable(name)}")
+        return value if is_made and value.name == name else self._copied(name, value)
+
+    def _is_input(self, name: str) -> bool:
+        return any(info.name == name for info in self.proto.input)
 
     def _copied(self, name: str, source: Value) -> Value:
         """A copy of ``source`` for the output ``name``; with that name unless an input has it."""
         if source in self.constants and source.name == name:
-            renamed = Value(self._fresh_name(), source.dtype, source.shape)
-            self.constants[renamed] = self.constants.pop(source)
-            self.nodes[:] = [_renamed(node, {source: renamed}) for node in self.nodes]
-            source = renamed
-        own = fresh_name(f"{name}.copy", self._reserved) if source.name == name else name
+            source = self._with_other_names([source])[source]
+        own = fresh_name(f"{name}.copy", self.reserved) if source.name == name else name
         copy = make_node(require("Identity"), [source], [own], {}, f"output {readable(name)}")
         self.nodes.append(copy)
         return copy.outputs[0]
@@ -249,18 +258,17 @@ class _Importer:
                 if scope is not self.top:
                     raise
                 raise type(error)(with_line(str(error), node)) from error
-            self._note_four_bits(node, results, scope, place)
             self._bind(names, results, scope, start, place)
 
-    def _note_four_bits(self, node: onnx.NodeProto, results: Sequence[Bound | None], scope: Scope, place: str) -> None:
-        """Note the ``results`` of four bits. Raises ``UnsupportedModel`` if values would be rounded to these."""
-        is_constant = any(attribute.t.data_type in protos.FOUR_BITS for attribute in node.attribute)
-        if not is_constant and not self._four_bits.intersection(scope.find(n, place) for n in node.input if n):
-            return
-        if node.op_type in _NARROWING:
-            raise UnsupportedModel(f"{place}: numbers can't be converted to INT4 or UINT4; keep them in 8 bits")
-        if node.op_type not in _WIDENING:
-            self._four_bits.update(value for value in only_tensors(results) if value is not None)
+    def tried(self, unroll: Callable[[], list[Bound]]) -> list[Bound] | None:
+        """See ``bodies.Visitor``."""
+        start, before = len(self.nodes), self.symbolic.snapshot()
+        try:
+            return unroll()
+        except NotUnrolled:
+            del self.nodes[start:]
+            self.symbolic.restore(before)
+            return None
 
     def _results(self, node: onnx.NodeProto, wanted: int, scope: Scope, place: str) -> Sequence[Bound | None]:
         """The results of ``node``: by the model's function, by a rule, or by ONNX's function body."""
@@ -282,12 +290,13 @@ class _Importer:
         if schema is None:
             raise unsupported(node, place)
         protos.check_node(node, schema, opset, place)
-        protos.check_types(node, schema, only_tensors(inputs), place)
+        protos.check_types(node, schema, only_tensors(inputs), self.narrow, place)
         if not domain and node.op_type == "Constant":
-            return [self.counted_constant(protos.constant_of(node, place, self.storage))]
+            return [self._constant(node, place)]
         if not domain and node.op_type == "If":
             return bodies.branch(self, node, inputs, wanted, scope, place)
         if not domain and node.op_type in UNROLLED:
+            self._check_states(only_tensors(inputs), place)
             return bodies.repeated(self, node, opset, inputs, wanted, scope, place)
         of_lists = None if domain else sequence_rule(node.op_type, inputs)
         if of_lists is not None:
@@ -296,7 +305,9 @@ class _Importer:
         by_body = node.op_type in BY_BODY_OF_DATA and any(each and self.elements(each) is None for each in values)
         rule = OF_OTHER_DOMAINS.get((domain, node.op_type)) if domain else RULES.get(node.op_type)
         if rule is not None and not by_body:
-            return self._by_rule(rule, node, opset, tensors(inputs, place), wanted, place)
+            results = self._by_rule(rule, node, opset, tensors(inputs, place), wanted, place)
+            self._note_moved(node, schema, values, results)
+            return results
         function = schema_body(schema, node, opset, inputs)
         if function is None:
             raise unsupported(node, place)
@@ -304,6 +315,41 @@ class _Importer:
             inputs = tuple(self._by_rule(CHECKED_INPUTS[node.op_type], node, opset, values, wanted, place))
         opsets = {"": onnx.defs.onnx_opset_version(), **scope.opsets}
         return bodies.called(self, function, node, inputs, wanted, replace(scope, opsets=opsets, is_own=True), place)
+
+    def _constant(self, node: onnx.NodeProto, place: str) -> Value:
+        value = self.counted_constant(protos.constant_of(node, place, self.storage))
+        narrow = narrow_attribute(node)
+        if narrow is not None:
+            self.note_narrow(value, narrow)
+        return value
+
+    def _check_states(self, inputs: Sequence[Value | None], place: str) -> None:
+        narrow = next((self.narrow_types[v] for v in inputs if v in self.narrow_types), None)
+        if narrow is not None:
+            raise UnsupportedModel(
+                f"{place}: an input of a loop has the type {narrow.name}; convert it by a Cast before"
+            )
+
+    def _note_moved(
+        self,
+        node: onnx.NodeProto,
+        schema: onnx.defs.OpSchema,
+        inputs: Sequence[Value | None],
+        results: Sequence[Bound | None],
+    ) -> None:
+        """Note results that ONNX declares to have the type of an input, or of a tensor in the node, if it is narrow."""
+        types: dict[str, Narrow] = {}
+        for position, value in enumerate(inputs):
+            narrow = None if value is None else self.narrow(value)
+            if narrow is not None:
+                types[schema.inputs[min(position, len(schema.inputs) - 1)].type_str] = narrow
+        own = narrow_attribute(node)
+        if own is not None:
+            types[schema.outputs[0].type_str] = own
+        for position, value in enumerate(results if types else ()):
+            narrow = types.get(schema.outputs[min(position, len(schema.outputs) - 1)].type_str)
+            if narrow is not None and isinstance(value, Value):
+                self.note_narrow(value, narrow)
 
     def _by_rule(
         self,
@@ -333,168 +379,14 @@ class _Importer:
         new: dict[Value, Value] = {}
         is_top = scope is self.top
         made = (value for node in self.nodes[start:] for value in node.outputs)
-        fresh = {value for value in made if value not in self.symbolic} | self._fresh
+        fresh = {value for value in made if value not in self.symbolic} | self.fresh_values
         for name, value in zip(names, only_tensors(results), strict=True):
             if name and is_top and value in fresh and value not in new:
                 new[value] = Value(name, value.dtype, value.shape)
-                if value in self._four_bits:
-                    self._four_bits.add(new[value])
         for name, bound in zip(names, results, strict=True):
             if name and bound is not None:
                 scope.define(name, renamed(bound, new), place)
         if is_top:
-            self.nodes[start:] = [_renamed(node, new) for node in self.nodes[start:]]
-            self.symbolic.follow(new)
-            for value in self._fresh & new.keys():
-                if value in self.symbolic:
-                    self.symbolic.rename(value, new[value])
-                else:
-                    self.constants[new[value]] = self.constants.pop(value)
-            self._fresh.clear()
+            self.rename(new, start)
         for value in (value for node in self.nodes[start:] for value in node.outputs):
             protos.check_size(static(value.shape) or (), f"{place}: its result {readable(value.name)}")
-
-    # Services for rules
-
-    def add(
-        self,
-        op: str | Operator,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Attribute],
-        outputs: int,
-        place: str,
-    ) -> tuple[Value, ...]:
-        """See ``rules.rule.Importer``. Small integer results of constants are computed here."""
-        try:
-            node = self._node(found(op, place), inputs, attributes, outputs, place)
-        except BadProgram as error:
-            raise self.late.misfit(str(error), inputs) from error
-        except Unsupported as error:
-            is_open = any(value is not None and static(value.shape) is None for value in inputs)
-            remedy = f"; give it by {self.symbolic.by_shapes}" if is_open else ""
-            raise UnsupportedModel(f"{place}: {error}{remedy}") from error
-        followed = self.symbolic.results(node, self.constants)
-        if followed is not None:
-            pairs = zip(followed.outputs, node.outputs, strict=True)
-            return tuple(self.symbolic_value(e, static(v.shape) or (), v.dtype, place) for e, v in pairs)
-        if not self._is_shape_computation(node):
-            self.nodes += (*self.symbolic.missing(node, place), node)
-            return tuple(self.late.shortened(value, place) for value in node.outputs)
-        try:
-            results = evaluate_node(node, self.constants)
-        except OutOfBounds as error:
-            raise InvalidModel(f"{place}: {error}") from error
-        return tuple(self.constant(array, place) for array in results)
-
-    def _node(
-        self,
-        op: Operator,
-        inputs: Sequence[Value | None],
-        attributes: Mapping[str, Attribute],
-        outputs: int,
-        place: str,
-    ) -> Node:
-        """A node; its operands may first be declared to have equal extents."""
-        names = [self._fresh_name() for _ in range(outputs)]
-        try:
-            return make_node(op, inputs, names, attributes, place)
-        except BadProgram:
-            given = broadcast(self, inputs, place) if op.has(Trait.ELEMENTWISE) else [*inputs]
-            if given == [*inputs]:
-                raise
-            return make_node(op, given, names, attributes, place)
-
-    def known(self, value: Value) -> Array | None:
-        """See ``rules.rule.Importer``."""
-        return self.constants.get(value)
-
-    def constant(self, array: Array, place: str) -> Value:
-        """See ``rules.rule.Importer``."""
-        protos.check_size(array.shape, place)
-        self.storage.budget.take(array.nbytes, place)
-        return self.counted_constant(array)
-
-    def counted_constant(self, array: Array) -> Value:
-        """See ``bodies.Visitor``."""
-        value = Value(self._fresh_name(), dtypes.from_numpy(array.dtype), tuple(map(const, array.shape)))
-        self.constants[value] = array
-        self._fresh.add(value)
-        return value
-
-    def has_four_bits(self, value: Value) -> bool:
-        """See ``rules.rule.Importer``."""
-        return value in self._four_bits
-
-    def elements(self, value: Value) -> Elements | None:
-        """See ``rules.rule.Importer``."""
-        return self.late.elements(value)
-
-    def sizes(self, value: Value, place: str) -> Elements:
-        """See ``rules.rule.Importer``."""
-        return self.late.sizes(value, place)
-
-    def enclosed(self, run: Callable[[], Sequence[Value]], given: Sequence[Value], place: str) -> Graph:
-        """See ``bodies.Visitor``."""
-        start = len(self.nodes)
-        try:
-            with self.symbolic.inside() as limits:
-                outputs = leaving(run(), self.late, start, place)
-            return body_of(place, given, outputs, self.nodes[start:], self.constants, tuple(limits))
-        finally:
-            del self.nodes[start:]
-
-    def tried(self, unroll: Callable[[], list[Bound]]) -> list[Bound] | None:
-        """See ``bodies.Visitor``."""
-        start, before = len(self.nodes), self.symbolic.snapshot()
-        try:
-            return unroll()
-        except NotUnrolled:
-            del self.nodes[start:]
-            self.symbolic.restore(before)
-            return None
-
-    def between(self, op: HostOperator, inputs: Sequence[Value], outputs: int, place: str) -> tuple[Value, ...]:
-        """See ``bodies.Visitor``."""
-        node = make_node(op, inputs, [self._fresh_name() for _ in range(outputs)], {}, place)
-        self.nodes += (*self.symbolic.missing(node, place), node)
-        return node.outputs
-
-    def fresh(self, dtype: DType, shape: Sequence[Expr]) -> Value:
-        """See ``bodies.Visitor``."""
-        return Value(self._fresh_name(), dtype, tuple(shape))
-
-    def symbolic_value(self, elements: Elements, shape: Sequence[int], dtype: DType, place: str) -> Value:
-        """See ``rules.rule.Importer``."""
-        if all(isinstance(element, Const) for element in elements):
-            numbers = [element.value for element in elements if isinstance(element, Const)]
-            return self.constant(np.array(numbers, dtype.numpy).reshape(shape), place)
-        value = Value(self._fresh_name(), dtype, tuple(map(const, shape)))
-        self.symbolic.define(value, elements)
-        self._fresh.add(value)
-        return value
-
-    def _fresh_name(self) -> str:
-        """A name for values unnamed in the model. ONNX's names are arbitrary, so none can be reserved."""
-        self._made += 1
-        while (name := f"_{self._made}") in self._reserved:
-            self._made += 1
-        return name
-
-    def _is_shape_computation(self, node: Node) -> bool:
-        known = all(value is None or value in self.constants for value in node.inputs)
-        stays = bool(node.dims) or node.op.has(Trait.WIDENS)
-        return known and not stays and all(_is_small(value) for value in node.outputs)
-
-
-def _is_small(value: Value) -> bool:
-    extents = static(value.shape)
-    most = FLOAT_ELEMENTS if value.dtype.is_float else SHAPE_ELEMENTS
-    return extents is not None and np.prod(extents, dtype=object) <= most
-
-
-def _renamed(node: Node, names: Mapping[Value, Value]) -> Node:
-    """``node`` with the values in ``names`` replaced."""
-    if not names:
-        return node
-    inputs = tuple(value if value is None else names.get(value, value) for value in node.inputs)
-    return replace(node, inputs=inputs, outputs=tuple(names.get(value, value) for value in node.outputs))

@@ -46,7 +46,7 @@ def declared(
     if repeated is not None:
         raise InvalidModel(f"input {readable(repeated)} has the name of a tensor of a sequence; rename it")
     shapes = input_shapes(tensors, of_tensors(given, entries), least)
-    kinds = (protos.dtype_of(i.type.tensor_type.elem_type, f"input {readable(i.name)}") for i in tensors)
+    kinds = (protos.stored_dtype_of(i.type.tensor_type.elem_type, f"input {readable(i.name)}") for i in tensors)
     values = tuple(Value(i.name, dtype, shapes[i.name]) for i, dtype in zip(tensors, kinds, strict=True))
     by_name = {value.name: value for value in values}
     return Inputs(values, {each.info.name: each.bound(by_name) for each in entries if each.elements is not None})

@@ -24,6 +24,7 @@ from tilewright.base.input_files import open_regular
 from tilewright.base.memory import Budget, memory_guarded
 from tilewright.base.names import readable
 from tilewright.frontend.onnx.read import wire
+from tilewright.frontend.onnx.read.narrow import NARROW, Narrow
 from tilewright.graph import Array, Value
 from tilewright.ops import Attribute
 from tilewright.symbolic.expr import Const
@@ -37,8 +38,6 @@ MAX_FILE_BYTES = (1 << 31) - 1
 MAX_ELEMENTS = 1 << 34
 """Maximum elements of one tensor: more than fit in any supported machine."""
 
-FOUR_BITS: dict[int, DType] = {onnx.TensorProto.INT4: dtypes.i8, onnx.TensorProto.UINT4: dtypes.u8}
-"""Element types of constants, two in a byte, and the types that they have here."""
 
 MAX_RANK = 32
 """Maximum dimensions of a tensor, each of which becomes a nested loop."""
@@ -197,6 +196,12 @@ def dtype_of(code: int, place: str) -> DType:
         raise UnsupportedModel(f"{place} has element type {name}, which is not supported; there is: {known}") from error
 
 
+def stored_dtype_of(code: int, place: str) -> DType:
+    """The same, of an input or output of a model: also types that native code has as codes (``narrow``)."""
+    narrow = NARROW.get(code)
+    return dtype_of(code, place) if narrow is None else narrow.dtype
+
+
 def type_of(value: Value | None) -> onnx.TypeProto:
     """ONNX's description of a value's type; an empty one for an omitted input."""
     kind = onnx.TypeProto()
@@ -219,28 +224,22 @@ def array_of(tensor: onnx.TensorProto, place: str, storage: Storage) -> Array:
     is_outside = tensor.data_location == onnx.TensorProto.EXTERNAL
     if is_outside and storage.outside is None:
         raise InvalidModel(f"{place} is in another file; give the model's path, or load it with onnx.load")
-    dtype = FOUR_BITS.get(tensor.data_type) or dtype_of(tensor.data_type, place)
+    narrow = NARROW.get(tensor.data_type)
+    dtype = dtype_of(tensor.data_type, place) if narrow is None else narrow.held
     if is_outside and storage.outside is not None:
         content = storage.outside(tensor, place)
-        if tensor.data_type in FOUR_BITS:
+        if narrow is not None and narrow.bits < 8:
             storage.budget.take(math.prod(shape), place)
-            return _separated(content, dtype, shape)
+            return narrow.unpacked(content.view(np.uint8), math.prod(shape)).reshape(shape)
         return content.view(dtype.numpy).reshape(shape)
     try:
         array = numpy_helper.to_array(tensor)  # checked against the size of the data in the file
     except (ValueError, TypeError, OverflowError, OSError, onnx.checker.ValidationError) as error:
         raise InvalidModel(f"{place} can't be read: {error}") from error
+    if narrow is not None:
+        array = narrow.held_of(array)
     storage.budget.take(array.nbytes, place)
     return np.ascontiguousarray(array, dtype.numpy).reshape(array.shape)
-
-
-def _separated(content: Bytes, dtype: DType, shape: tuple[int, ...]) -> Array:
-    """Elements of four bits, of which the first one in a byte is the lower half."""
-    both = np.stack([content.view(np.uint8) & np.uint8(15), content.view(np.uint8) >> np.uint8(4)], axis=-1)
-    codes = both.reshape(-1)[: math.prod(shape)].reshape(shape)
-    if dtype.is_signed:
-        return ((codes ^ np.uint8(8)).astype(np.int8) - np.int8(8)).astype(np.int8)
-    return codes
 
 
 def initializers(graph: onnx.GraphProto, storage: Storage) -> Iterator[tuple[str, Array, str]]:
@@ -399,36 +398,47 @@ def check_node(node: onnx.NodeProto, schema: onnx.defs.OpSchema, opset: int, pla
         raise InvalidModel(f"{place}: attribute {', '.join(missing)} is missing")
 
 
-def check_types(node: onnx.NodeProto, schema: onnx.defs.OpSchema, inputs: Sequence[Value | None], place: str) -> None:
+def check_types(
+    node: onnx.NodeProto,
+    schema: onnx.defs.OpSchema,
+    inputs: Sequence[Value | None],
+    narrow_of: Callable[[Value], Narrow | None],
+    place: str,
+) -> None:
     """Check the element types of inputs against ONNX's definition: equal types where required, and known kinds.
 
     The newest opset is used, as models have types that their opset lacks. Integers and floats of other sizes than those
-    listed are accepted, too. Raises ``InvalidModel``.
+    listed are accepted, too. ``narrow_of``: the types of values that are codes. Raises ``InvalidModel``.
     """
     newest = onnx.defs.get_schema(node.op_type, schema.domain)
-    seen: dict[str, tuple[str, DType]] = {}
+    seen: dict[str, tuple[str, str]] = {}
     for position, (name, value) in enumerate(zip(node.input, inputs, strict=True)):
         if value is None:
             continue
         formal = newest.inputs[min(position, len(newest.inputs) - 1)]
-        told = f"{place}: input `{readable(name)}` is {value.dtype}"
-        if _kind_of(type_name(value.dtype)) not in map(_kind_of, formal.types):
+        narrow = narrow_of(value)
+        own, known = (str(value.dtype), type_name(value.dtype)) if narrow is None else (narrow.name, narrow.type_name)
+        told = f"{place}: input `{readable(name)}` is {own}"
+        if _kind_of(known) not in map(_kind_of, formal.types):
             raise InvalidModel(
                 f"{told}, which {node.op_type} does not take as {formal.name}; convert it by a Cast node"
             )
         if formal.is_homogeneous:
-            other, dtype = seen.setdefault(formal.type_str, (name, value.dtype))
-            if dtype != value.dtype:
+            other, type_of_other = seen.setdefault(formal.type_str, (name, own))
+            if type_of_other != own:
                 raise InvalidModel(
-                    f"{told}, and input `{readable(other)}` is {dtype}; {node.op_type} takes both of one type: convert "
-                    "one by a Cast node"
+                    f"{told}, and input `{readable(other)}` is {type_of_other}; {node.op_type} takes both of one type: "
+                    "convert one by a Cast node"
                 )
 
 
 @cache
 def _kind_of(name: str) -> str:
-    """The kind of ONNX's type name: integers, floats, or itself."""
-    return "integer" if "int" in name else "float" if "float" in name or "double" in name else name
+    """The kind of ONNX's type name: integers, floats from 16 bits on, or itself."""
+    if "int" in name:
+        return "integer"
+    is_wide = "double" in name or ("float" in name and not name.startswith(("tensor(float4", "tensor(float8")))
+    return "float" if is_wide else name
 
 
 @cache

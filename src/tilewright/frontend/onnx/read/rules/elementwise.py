@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tilewright.frontend.onnx.read.rules.narrow_types import converted, target_of
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 from tilewright.ops.hosted import VIEW
@@ -40,8 +41,16 @@ def _power(request: Request) -> Sequence[Value]:
     return [request.apply("Pow", base, exponent)]
 
 
+def _cast(request: Request) -> Sequence[Value]:
+    to = target_of(request, "to")
+    if to is None:
+        raise request.invalid("attribute to is 0, which is no type")
+    return [converted(request, request.input(0), to)]
+
+
 def _cast_like(request: Request) -> Sequence[Value]:
-    return [request.apply("Cast", request.input(0), to=request.input(1).dtype)]
+    like = request.input(1)
+    return [converted(request, request.input(0), request.importer.narrow(like) or like.dtype)]
 
 
 def _bit_cast(request: Request) -> Sequence[Value]:
@@ -49,8 +58,9 @@ def _bit_cast(request: Request) -> Sequence[Value]:
     data, to = request.input(0), request.dtype("to")
     if to is None or to.itemsize != data.dtype.itemsize:
         raise request.invalid(f"{data!r} can't be {to}: both must have elements of the same size")
-    if request.importer.has_four_bits(data):
-        raise request.unsupported(f"{data!r} holds numbers of 4 bits, which have no other type; use a Cast")
+    narrow = request.importer.narrow(data)
+    if narrow is not None and narrow.bits < 8:
+        raise request.unsupported(f"{data!r} holds numbers of {narrow.bits} bits, which have no other type; use a Cast")
     if data.dtype == to or not (data.dtype.is_float or to.is_float):
         return [request.apply("Cast", data, to=to)]
     known = request.importer.known(data)
@@ -71,7 +81,7 @@ RULES: Mapping[str, RuleFunction] = {
     **{name: Rule(name, same("alpha")) for name in _WITH_ALPHA.split()},
     "BitCast": _bit_cast,
     "BitShift": Rule("BitShift", same("direction")),
-    "Cast": Rule("Cast", same("to"), ignored=frozenset({"saturate", "round_mode"})),
+    "Cast": _cast,
     "CastLike": _cast_like,
     "Clip": _clip,
     "Gelu": Rule("Gelu", same("approximate")),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from tilewright.base.dtypes import f32
+from tilewright.frontend.onnx.read.narrow import Narrow
+from tilewright.frontend.onnx.read.rules.narrow_types import dequantized, quantized, target_of
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 
@@ -32,11 +34,27 @@ def _qlinear_matmul(request: Request) -> Sequence[Value]:
 
 
 _LINEAR = {**same("axis", "block_size"), "output_dtype": "dtype"}
+_QUANTIZE = Rule("QuantizeLinear", {**_LINEAR, **same("precision")}, ignored=frozenset({"saturate"}))
+_DEQUANTIZE = Rule("DequantizeLinear", _LINEAR)
+
+
+def _quantize(request: Request) -> Sequence[Value]:
+    """The type of the result is that of the zero point, or the attribute output_dtype."""
+    zero = request.optional(2)
+    to = target_of(request, "output_dtype") if zero is None else request.importer.narrow(zero)
+    return [quantized(request, to)] if isinstance(to, Narrow) else _QUANTIZE(request)
+
+
+def _dequantize(request: Request) -> Sequence[Value]:
+    narrow = request.importer.narrow(request.input(0))
+    is_float = narrow is not None and not narrow.dtype.is_int
+    return [dequantized(request, narrow)] if narrow is not None and is_float else _DEQUANTIZE(request)
+
 
 RULES: Mapping[str, RuleFunction] = {
-    "DequantizeLinear": Rule("DequantizeLinear", _LINEAR),
+    "DequantizeLinear": _dequantize,
     "DynamicQuantizeLinear": _dynamic_quantize,
     "MatMulInteger": Rule("MatMulInteger"),
     "QLinearMatMul": _qlinear_matmul,
-    "QuantizeLinear": Rule("QuantizeLinear", {**_LINEAR, **same("precision")}, ignored=frozenset({"saturate"})),
+    "QuantizeLinear": _quantize,
 }

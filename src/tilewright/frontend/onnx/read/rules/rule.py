@@ -11,6 +11,7 @@ import numpy as np
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.base.names import readable
+from tilewright.frontend.onnx.read.narrow import Narrow
 from tilewright.frontend.onnx.read.protos import dtype_of
 from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues, can_be_extent
 from tilewright.graph import Array, Value
@@ -59,8 +60,12 @@ class Importer(Protocol):
         """A new value with these elements; a constant, if all are literals."""
         ...
 
-    def has_four_bits(self, value: Value) -> bool:
-        """Whether the elements of ``value`` have ONNX's type INT4 or UINT4: here they are i8 or u8."""
+    def narrow(self, value: Value) -> Narrow | None:
+        """The type of the elements of ``value``, if native code has them as codes (``read.narrow``)."""
+        ...
+
+    def note_narrow(self, value: Value, narrow: Narrow) -> None:
+        """Note that ``value`` holds codes."""
         ...
 
     @property

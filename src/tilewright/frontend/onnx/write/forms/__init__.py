@@ -28,11 +28,12 @@ from tilewright.frontend.onnx.write.forms import (
 )
 from tilewright.frontend.onnx.write.forms.form import Form, FormFunction, Writing
 
-__all__ = ["FORMS", "NOT_WRITTEN", "STAGED", "Form", "FormFunction", "Writing"]
+__all__ = ["FORMS", "NOT_WRITTEN", "OF_CODES", "STAGED", "Form", "FormFunction", "Writing"]
 
 _NEWER = "it is newer than the opset that is written; compute it outside of the model"
 STAGED = "its sizes are read off data; write a part of the model in which these are known"
 _COMPILED = "it is a step of compiled code; write the graph as it is before layouts are chosen"
+OF_CODES = "it computes with codes of types of few bits; write the part of the model without them"
 
 NOT_WRITTEN: Mapping[str, str] = {
     "Attention": _COMPILED,
@@ -44,10 +45,13 @@ NOT_WRITTEN: Mapping[str, str] = {
     "ChannelGroups": _COMPILED,
     "CodeProducts": _COMPILED,
     "CumProd": _NEWER,
+    "DecodeFloat": OF_CODES,
     "DotConvolution": _COMPILED,
     "DotProducts": _COMPILED,
+    "EncodeFloat": OF_CODES,
     "First": STAGED,
     "KeyPanels": _COMPILED,
+    "LowBits": OF_CODES,
     "NonMaxSuppression": STAGED,
     "NonZero": STAGED,
     "PairAttention": _COMPILED,
@@ -57,6 +61,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "PixelRows": _COMPILED,
     "PlaceConv": _COMPILED,
     "RangeCount": STAGED,
+    "Scaled": OF_CODES,
     "SliceFrom": STAGED,
     "TensorScatter": _NEWER,
     "UniqueGroups": STAGED,

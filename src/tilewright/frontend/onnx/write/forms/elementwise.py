@@ -31,6 +31,7 @@ def _mod(writing: Writing) -> None:
 
 FORMS: Mapping[str, FormFunction] = {
     **{name: Form(name) for name in ("Clip", "Max", "Mean", "Min", "Pow", "Sum")},
+    "Cast": Form("Cast", {"to": "to"}),
     "Copy": Form("Identity"),
     "IntegerPower": _integer_power,
     "Mod": _mod,

@@ -21,7 +21,7 @@ from tilewright.frontend.onnx.read.rules.microsoft import (
 )
 from tilewright.frontend.onnx.read.rules.rule import RuleFunction
 
-__all__ = ["DOMAIN", "OF_CODES", "OF_ONNX", "RULES"]
+__all__ = ["DOMAIN", "OF_ONNX", "RULES"]
 
 DOMAIN = "com.microsoft"
 
@@ -36,5 +36,3 @@ RULES: Mapping[str, RuleFunction] = {
 }
 OF_ONNX = normalizations.OF_ONNX
 """Operators of ONNX's domain that only ONNX Runtime has."""
-OF_CODES = frozenset(weights.RULES)
-"""Operators on weights of few bits."""

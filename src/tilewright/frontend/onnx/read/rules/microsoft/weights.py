@@ -140,7 +140,7 @@ def _gather_block_quantized(request: Request) -> Sequence[Value]:
         raise request.unsupported(f"tables of {bits} bits are not supported; there are 4 and 8")
     if len(scales.shape) != rank or not same_extent(scales.shape[gather], data.shape[gather]):
         raise request.unsupported(f"the scales {scales!r} are not those of each row of {data!r}; repeat them")
-    is_packed = bits == 4 and data.dtype == u8 and not request.importer.has_four_bits(data)
+    is_packed = bits == 4 and data.dtype == u8 and request.importer.narrow(data) is None
     if is_packed and (gather == rank - 1 or quantize != rank - 1):
         raise request.unsupported("two codes in a byte must be along the last axis, which is that of the blocks")
     axis = quantize if quantize < gather else quantize + len(indices.shape) - 1
@@ -151,7 +151,7 @@ def _gather_block_quantized(request: Request) -> Sequence[Value]:
         if zeros is not None:  # the last byte of a row may have one too many
             whole = request.apply("UnpackCodes", zeros)
             zeros = request.apply("Slice", whole, starts=(0,), ends=(blocks,), axes=(len(whole.shape) - 1,))
-    if zeros is None and data.dtype == u8 and not request.importer.has_four_bits(data):
+    if zeros is None and data.dtype == u8 and request.importer.narrow(data) is None:
         zeros = request.apply("Expand", request.constant(np.array(1 << (bits - 1), np.uint8)), shape=scale.shape)
     return [request.apply("DequantizeLinear", rows, scale, zeros, axis=axis, block_size=size)]
 
