@@ -14,6 +14,7 @@ from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.reductions import inline_open_rows, reduces_rows, schedule_reduction, schedule_rows
+from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import (
     drop_unread,
     inline_all,
@@ -51,13 +52,18 @@ def open_space(s: Schedule, target: Target) -> Nests:
     if attention is not None:
         return Nests((attention,))
     anchor, stages = _anchor(s), first_stages(s)
-    kept = _computed_operands(s, anchor) | _panel_to_keep(s, anchor) | _padded_rows(s, target)
+    kept = _computed_operands(s, anchor) | _panel_to_keep(s, anchor)
+    unmade = _multiplied_by_rows(s, anchor, kept, target)
+    kept = (kept - unmade) | _padded_rows(s, target)
     inline_all(s, keep=kept | _expensive_shared(s) | stages)
     drop_unread(s)
     sums = BlockSums.of(s, target, target.machine.parallel_work)
     if sums is not None:
         return Nests((sums,))
     reductions = [b for b in all_blocks(s.program.body) if is_reduction(b)]
+    rows = _row_products(s, anchor, target) if anchor is not None and unmade else None
+    if rows is not None:
+        return Nests((*(elementwise(s, other, target) for other in _before(s, rows.anchor)), rows))
     roles = None if anchor is None else analyze(block_at(s.program, anchor).stmt)
     if anchor is not None and roles is not None:  # after inlining it may be none: extents of 1 have no axis
         return Nests(tuple(_contraction(s, anchor, roles, target)))
@@ -170,6 +176,29 @@ def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
     inline_all(trial, keep=_computed_operands(s, anchor) | {r.buffer.name for b in later for r in b.writes})
     after = analyze(block_at(trial.program, anchor).stmt)
     return frozenset() if after is not None and after.panel_is_contiguous else frozenset({before.panel})
+
+
+def _multiplied_by_rows(s: Schedule, anchor: BlockRef | None, kept: frozenset[str], target: Target) -> frozenset[str]:
+    """The panel among ``kept`` that is not to be made, if sums of products of rows take less time than a copy of it and
+    tiles over that copy."""
+    before = None if anchor is None else analyze(block_at(s.program, anchor).stmt)
+    if anchor is None or before is None or before.panel not in kept:
+        return frozenset()
+    panel, by_rows, by_tiles = frozenset({before.panel}), s.copy(), s.copy()
+    inline_all(by_rows, keep=kept - panel)
+    inline_all(by_tiles, keep=kept)
+    rows, roles = _row_products(by_rows, anchor, target), analyze(block_at(by_tiles.program, anchor).stmt)
+    if rows is None or roles is None:
+        return frozenset()
+    copy = next(block for block in _before(by_tiles, anchor) if block.writes[0].buffer.name in panel)
+    vectors = _points(by_tiles, copy) / target.lanes(copy.writes[0].buffer.dtype.bits)
+    *_, tiles = _contraction(by_tiles, anchor, roles, target)
+    by_copy = least_cycles(tiles, target) + target.machine.crossed_cycles * vectors
+    return panel if least_cycles(rows, target) < by_copy else frozenset()
+
+
+def _row_products(s: Schedule, anchor: BlockRef, target: Target) -> RowProducts | None:
+    return RowProducts.of(s, anchor, target, is_large(s, block_at(s.program, anchor).stmt, target))
 
 
 def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Target) -> Iterator[Nest]:

@@ -15,6 +15,7 @@ from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.contraction import Extents
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Tiles
+from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
@@ -72,5 +73,5 @@ def tile_cycles(naive: Program, target: Target) -> float | None:
     if not any(map(is_reduction, all_blocks(naive.body))):
         return None
     nests = open_space(Schedule(naive), target).nests
-    tiles = [nest for nest in nests if isinstance(nest, Tiles | MatrixTiles | AttentionTiles)]
+    tiles = [nest for nest in nests if isinstance(nest, Tiles | RowProducts | MatrixTiles | AttentionTiles)]
     return sum(least_cycles(nest, target) for nest in tiles) if tiles else None

@@ -21,6 +21,7 @@ from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
+from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.tile_descriptions import TileProduct
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.kernels.tiling import Order
@@ -89,6 +90,9 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
         case Lanes(parallel=parallel):
             cycles = -(-nest.points // nest.width) * _lane_cycles(nest.live, population, target)
             return _shared(cycles, np.full(len(population), MOST_CHUNKS), target) if parallel else cycles
+        case RowProducts(parallel=parallel):
+            cycles, tiles = row_cycles(nest, population, target)
+            return _shared(cycles, tiles, target) if parallel else cycles
         case BlockSums(parallel=parallel):
             cycles, tiles = block_cycles(nest, population, target)
             return _shared(cycles, tiles, target) if parallel else cycles
@@ -109,6 +113,24 @@ def block_cycles(nest: BlockSums, population: Population, target: Target) -> tup
     block = facts.steps * step + 2 * sums
     tiles = -(-facts.columns // population.column("lanes")) * -(-facts.rows // rows)
     return tiles * (facts.blocks * block + machine.tile_start), tiles
+
+
+def row_cycles(nest: RowProducts, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:
+    """Cycles of products of rows on one core, and the number of their tiles."""
+    machine, facts, lanes = target.machine, nest.facts, nest.registers.lanes
+    steps, row_bytes = -(-facts.reduction // lanes), facts.reduction * f32.itemsize
+    rows, columns = population.column("rows"), population.column("columns")
+    cycles, tiles = np.zeros(len(population)), np.zeros(len(population), np.int64)
+    for row_size, row_count in _pieces(facts.rows, rows):
+        for column_size, column_count in _pieces(facts.columns, columns):
+            sums, loads, count = row_size * column_size, row_size + column_size, row_count * column_count
+            step = np.maximum(sums / target.fma_per_cycle, loads / target.loads_per_cycle)
+            step = np.maximum(step, machine.fma_latency) + machine.load_cycles * loads
+            cycles += count * (steps * step + machine.tile_start + machine.row_sum * sums)
+            tiles += count
+    image = facts.rows * row_bytes
+    rate = _Rates(target, lanes * f32.itemsize)(image + columns * float(row_bytes))
+    return facts.places * (cycles - (-facts.columns // columns) * image * rate), facts.places * tiles
 
 
 def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> Cycles:

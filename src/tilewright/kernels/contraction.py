@@ -75,6 +75,39 @@ def analyze(block: Block) -> Contraction | None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class RowRoles:
+    """The roles of the axes of a sum of products of rows, by position."""
+
+    columns: int
+    rows: int | None
+    """The axis that the factor of the columns does not depend on; None if there is none."""
+    reduced: int
+    """The axis along which both factors lie side by side."""
+
+
+def row_roles(block: Block) -> RowRoles | None:
+    """The roles of the axes, or None if ``block`` is not a sum of products of rows along one axis."""
+    product = _product(block)
+    reduced = [p for p, axis in enumerate(block.axes) if axis.kind is IterKind.REDUCE and not _is_unit(axis)]
+    if product is None or len(reduced) != 1 or not all(_is_row(side, block.axes[reduced[0]].var) for side in product):
+        return None
+    own = [_depends_on(side) for side in product]
+    found = [_last_spatial(block, lambda v, a=a, b=b: v in a and v not in b) for a, b in (own, own[::-1])]
+    several = sorted(axis for axis in found if axis is not None)
+    if not several:
+        return None
+    return RowRoles(several[-1], several[0] if len(several) > 1 else None, reduced[0])
+
+
+def _is_row(operand: Expr, var: Var) -> bool:
+    """Whether ``operand`` is an element of a float buffer whose last dimension ``var`` goes along."""
+    if not isinstance(operand, Read) or not operand.dtype.is_float:
+        return False
+    *others, last = operand.indices
+    return last == var and all(var not in free_vars(index) for index in others)
+
+
 def window(block: Block) -> Roles | None:
     """The roles of the axes of another reduction (a depthwise convolution, a pool): lanes along the last dimension of
     the result, and rows along the last axis before it. None if the result has no such dimensions."""
@@ -130,7 +163,7 @@ def _vector_axis(block: Block, store: Store) -> int | None:
     return None
 
 
-def _last_spatial(block: Block, wanted: Callable[[Var], bool], vector: int) -> int | None:
+def _last_spatial(block: Block, wanted: Callable[[Var], bool], vector: int = -1) -> int | None:
     found: int | None = None
     for position, axis in enumerate(block.axes):
         if position != vector and axis.kind is IterKind.SPATIAL and not _is_unit(axis) and wanted(axis.var):

@@ -19,7 +19,9 @@ from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, block_at, consumers, loops_of
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Const, Var
+from tilewright.symbolic.expr import Binary, Const, Var
+from tilewright.symbolic.operations import BinaryOp
+from tilewright.symbolic.traversal import free_vars
 
 
 class Order(Enum):
@@ -160,6 +162,7 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str, writte
     """Schedule the epilogue in ``at`` on each tile of the buffer ``made``, in the lanes of the tile."""
     position = [ref(loop) for loop in loops_of(s.program, epilogue)].index(at)
     own = [ref(loop) for loop in loops_of(s.program, epilogue)[position + 1 :]]
+    own = _block_by_block(s, epilogue, own, made)
     lanes = _lanes_read(s, epilogue, made)
     if lanes in own[:-1]:  # computed in blocks, stored in the plain layout
         own = [*(loop for loop in own if loop != lanes), lanes]
@@ -170,6 +173,25 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str, writte
         s.unroll(loop)
     if own:
         s.vectorize(own[-1])
+
+
+def _block_by_block(s: Schedule, epilogue: BlockRef, own: list[LoopRef], made: str) -> list[LoopRef]:
+    """``own`` with the loop over channels that are stored plain, the last of which do not fill a block, split by the
+    blocks of the buffer ``made``; lanes go along a block."""
+    stmt = block_at(s.program, epilogue).stmt
+    match next(region for region in stmt.reads if region.buffer.name == made).ranges[-1][0]:
+        case Binary(BinaryOp.MOD, Var() as channel, Const(int(width))):
+            binding = next(value for axis, value in zip(stmt.axes, stmt.bindings, strict=True) if axis.var == channel)
+            driving = [loop for loop in own if loop.name in {v.name for v in free_vars(binding)}]
+        case _:
+            return own
+    if len(driving) != 1:
+        return own
+    (channels,), place = driving, own.index(driving[0])
+    blocks, lanes = s.split(channels, (None, width)) if extent_of(s, channels) > width else (None, channels)
+    ordered = [*own[:place], *([] if blocks is None else [blocks]), *own[place + 1 :], lanes]
+    s.reorder(*ordered)
+    return ordered
 
 
 def _by_blocks(s: Schedule, epilogue: BlockRef, loop: LoopRef, made: str) -> list[LoopRef]:

@@ -56,7 +56,7 @@ class LaidOut:
     @property
     def leaving_blocks(self) -> frozenset[Value]:
         """The blocked values that are only copied to plain: the kernel that computes the blocks can store it."""
-        return frozenset(copy for source, copy in self._copies() if _has_whole_blocks(source, self))
+        return frozenset(copy for source, copy in self._copies() if source in self.layouts)
 
     @property
     def entering_blocks(self) -> frozenset[Value]:

@@ -26,7 +26,7 @@ from tilewright.passes.fuse import Group
 from tilewright.passes.index_tables import index_tables, without_tables
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
-from tilewright.symbolic.expr import ONE, Expr, Var
+from tilewright.symbolic.expr import ONE, Const, Expr, Var
 from tilewright.symbolic.traversal import substitute
 from tilewright.target.target import Target
 from tilewright.tensor.build import placeholder
@@ -178,7 +178,7 @@ def to_kernel(
     stored = {inputs[v]: layouts[v] for v in group.inputs if v in layouts and seen[v] == v and v not in plain}
     stored.update((t, layouts[v]) for t, v in zip(dissolved, (*group.outputs, *unblocked), strict=True) if v in layouts)
     stored = spread(in_blocks or outputs, stored, target.machine)
-    stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values())
+    stored.update((t, split(t.ndim, lanes)) for t in outputs for lanes in unblocked.values() if _is_whole(t, lanes))
     stored.update(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
@@ -225,10 +225,17 @@ def _have_functional_form(results: list[Tensor]) -> bool:
 def _unblocked(group: Group, laid_out: LaidOut) -> dict[Value, int]:
     """The blocked value that a kernel finally stores plain, and its block width.
 
-    Whole blocks are stored row-major, so the result is computed block by block, without index divisions.
+    Whole blocks are stored row-major, so the result is computed block by block, without index divisions. If the last
+    one is not full, the schedule goes along the blocks (``kernels.tiling``).
     """
     copied = [n.inputs[0] for n in group.nodes if n.outputs[0] in laid_out.leaving_blocks and n.inputs[0] is not None]
     return {value: lanes_of(laid_out.layouts[value]) for value in copied}
+
+
+def _is_whole(x: Tensor, lanes: int) -> bool:
+    """Whether the channels of ``x`` are whole blocks."""
+    channels = x.shape[1]
+    return isinstance(channels, Const) and int(channels.value) % lanes == 0
 
 
 def _entering(group: Group, laid_out: LaidOut) -> dict[Value, int]:

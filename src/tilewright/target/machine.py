@@ -134,6 +134,10 @@ class Machine:
     step_factor: float = 2.0
     """How many times as many a step of a recurrence needs: the next step waits for the join."""
 
+    row_sum: float = 6.0
+    """Cycles to add up the lanes of a register, beside others. (Sapphire Rapids, measured.)"""
+    crossed_cycles: float = 7.0
+    """Cycles per vector of a matrix that is copied across its rows. (Sapphire Rapids, measured.)"""
     copy_cycles: float = 4.0
     """Cycles per vector that is copied to another layout, or read across blocks."""
     transform_cycles: float = 6.0
