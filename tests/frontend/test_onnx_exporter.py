@@ -340,6 +340,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "NonMaxSuppression": ([(1, 6, 4), (1, 2, 6), (1, 2, 6), (1,), (1,), (1,)], {"most_boxes": 12}),
         "NonZero": ([(4, 3)], {"count": 2}),
         "PairAttention": ([(2, 3, 4), (2, 2, 8, 2), (2, 4, 16, 2)], {"count": 5}),
+        "PairConv": ([(1, 32, 5), (1, 1, 3, 16, 16, 2)], {"filters": 10, "strides": (1,), "dilations": (1,)}),
         "Pairs": ([(4, 6)], {"rows": 4, "columns": 8}),
         "PixelRowConv": ([(1, 5, 20), (1, 3, 6, 16, 2)], row_window),
         "PixelRows": ([(1, 3, 5, 5)], {"before": (0, 0), "extents": (5, 5), "size": 4}),
@@ -351,6 +352,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
         "UniqueGroups": ([(4,)], {"count": 2}),
         "UniqueRows": ([(4, 3)], {}),
+        "WholeChannels": ([(1, 20, 5)], {"channels": 32, "before": (1,), "after": (0,)}),
         "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),
         "WinogradOutput": ([(4, 4, 1, 3, 3, 2)], {"tile": 2, "outputs": (6, 6)}),
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),
@@ -361,8 +363,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         dtypes = (u8,)
     if name == "CodeProducts":
         dtypes = (f32, u8, f32, f32)
-    if name in ("PairAttention", "PixelRowConv", "PlaceConv"):
-        dtypes = (bf16 if name == "PixelRowConv" else f32, bf16, bf16)
+    if name in ("PairAttention", "PairConv", "PixelRowConv", "PlaceConv"):
+        dtypes = (bf16 if name in ("PairConv", "PixelRowConv") else f32, bf16, bf16)
     if name == "BlockProducts":
         dtypes = (i8, f32, f32, u8, f32, f32)
     if name in ("SliceFrom", "UniqueGroups", "NonMaxSuppression"):

@@ -10,7 +10,7 @@ from tilewright.backend.cpu.image import kernel_text
 from tilewright.compilation import Options
 from tilewright.driver import compile_graph
 from tilewright.graph import Graph, evaluate_graph
-from tilewright.kernels.transposes import crossed_axis
+from tilewright.kernels.transposes import crossed_axis, shortest_run
 from tilewright.loops.lower import lower
 from tilewright.schedule.tree import all_blocks
 from tilewright.symbolic.expr import Expr
@@ -48,6 +48,19 @@ def test_what_crosses() -> None:
     assert of(64, 32, read=lambda i, j: a[j, (i * 3) % 64]) is None
     assert of(64, 2, read=transposed) is None
     assert of(3, 32, read=transposed) is None
+
+
+def test_runs_of_narrower_blocks() -> None:
+    a = te.placeholder((3, 20, 16), name="a")
+
+    def of(width: int, read: Callable[[Expr, Expr], Expr]) -> int | None:
+        (block,) = all_blocks(lower([te.compute((20, width), read)]).body)
+        return shortest_run(block)
+
+    assert of(48, lambda i, j: a[j // 16, i, j % 16]) == 16
+    assert of(48, lambda i, j: a[j // 16, i, j % 16] + a[j // 16, i, j % 8]) == 8
+    assert of(16, lambda i, j: a[0, i, j % 16]) is None
+    assert of(20, lambda i, j: a[0, i, i % 16] + a[0, j, i % 8]) is None
 
 
 @pytest.mark.parametrize("target", [HOST, HOST.restricted("avx2")])

@@ -4,6 +4,7 @@ It uses neither measurements nor records.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilewright.cost.model import best, least_cycles
 from tilewright.cost.recurrence import is_recurrent, recurrence
@@ -22,6 +23,7 @@ from tilewright.kernels.schedules import (
     schedule_elementwise,
 )
 from tilewright.kernels.transforms import first_stages, schedule_transform
+from tilewright.kernels.transposes import shortest_run
 from tilewright.kernels.unpacked_tiles import UnpackedTiles, unpacked_panel
 from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
@@ -86,8 +88,10 @@ def _transform(s: Schedule, _: BlockRef, lanes: int, parallel: bool) -> None:
 
 
 def elementwise(s: Schedule, block: Block, target: Target) -> Lanes:
-    """The nest of an elementwise block."""
-    return Lanes.of(s, block, schedule_elementwise, target, is_large(s, block, target))
+    """The nest of an elementwise block, whose lanes read elements that are side by side."""
+    run = shortest_run(block)
+    nest = Lanes.of(s, block, schedule_elementwise, target, is_large(s, block, target), most=run)
+    return replace(nest, width=run) if run is not None and run < nest.width <= 2 * run else nest
 
 
 def _are_stages(s: Schedule) -> bool:

@@ -36,6 +36,27 @@ def crossed_axis(block: Block, width: int) -> int | None:
     return spatial[var]
 
 
+def shortest_run(block: Block) -> int | None:
+    """The elements along the last dimension of ``block`` that are side by side in all that it reads, if it reads blocks
+    that are narrower than those it writes; else None."""
+    if not isinstance(block.body, Store) or not block.body.indices:
+        return None
+    last = block.body.indices[-1]
+    extent = next((_extent(axis.extent) for axis in block.axes if axis.var == last), 0)
+    ends = [node.indices[-1] for node in walk(block.body.value) if isinstance(node, Read) and node.indices]
+    runs = [run for end in ends if (run := _block_of(end, last))]
+    return min((run for run in runs if run < extent), default=None)
+
+
+def _block_of(index: Expr, last: Expr) -> int:
+    """The width of the blocks in which ``index`` is the place of ``last``; 0 if it is none."""
+    match index:
+        case Binary(BinaryOp.MOD, place, Const(int(width))) if place == last:
+            return width
+        case _:
+            return 0
+
+
 def _side_by_side(index: Expr, width: int) -> Var | None:
     """The variable along which elements at ``index`` are contiguous, ``width`` at a time."""
     match index:

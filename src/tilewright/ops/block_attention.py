@@ -19,7 +19,7 @@ from tilewright.loops.ir import Buffer, LoopKind, Stmt
 from tilewright.ops.build import Index, for_each
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import broadcast, simplified
-from tilewright.ops.softmax import exp_up_to_one
+from tilewright.ops.softmax import weight_up_to_one
 from tilewright.symbolic.expr import (
     ONE,
     ZERO,
@@ -292,7 +292,7 @@ class _Tile:
 
         def with_top(top: Buffer, factor: Buffer) -> Stmt:
             def weight(j: Expr) -> Stmt:
-                return store(scores, (r, j), exp_up_to_one(scores[r, j] - top[()]))
+                return store(scores, (r, j), weight_up_to_one(scores[r, j] - top[()]))
 
             def summed(j: Expr) -> Stmt:
                 return store(state.total, (*at, j), reduce(add, parts(j), state.total[(*at, j)] * factor[()]))

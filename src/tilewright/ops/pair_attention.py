@@ -10,15 +10,14 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.ops.shapes import element, same_shape, simplified
-from tilewright.symbolic.expr import Expr, binary, cast, const, equal, maximum, select, unary
+from tilewright.ops.softmax import weight_up_to_one
+from tilewright.symbolic.expr import Expr, binary, cast, const, equal, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 _PAIR = 2
-_LEAST = -87.0
-"""Powers of e that are no subnormal numbers of f32."""
 
 
 @operator("Pairs", FusionKind.INJECTIVE)
@@ -84,10 +83,7 @@ def pair_attention(
         highest = top[index[:-1]]
         # Without a finite score there is nothing to relate to: all weights are 0.
         finite = select(equal(highest, const(-inf, f32)), const(0.0, f32), highest)
-        below = score(index) - finite
-        # Powers that would be subnormal are 0, as they are to units of bfloat16: making them takes long.
-        power = unary(UnaryOp.EXP, maximum(below, const(_LEAST, f32)))
-        return _rounded(select(below < const(_LEAST, f32), const(0.0, f32), power))
+        return _rounded(weight_up_to_one(score(index) - finite))
 
     weights = tensor((*of_row, padded), weight, name="weights")
     each = te.reduce_axis((0, padded), name="key")

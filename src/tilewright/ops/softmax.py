@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import DType, f32
 from tilewright.base.dtypes import index as index_dtype
 from tilewright.ops.build import Index, accumulator, tensor
 from tilewright.ops.operator import FusionKind, Trait, operator
 from tilewright.ops.reduction import reduce_over
 from tilewright.ops.shapes import element, normalize_axis
-from tilewright.symbolic.expr import Expr, binary, cast, const, equal, minimum, select, unary
+from tilewright.symbolic.expr import Expr, binary, cast, const, equal, maximum, minimum, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
@@ -41,6 +41,17 @@ def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 def exp_up_to_one(difference: Expr) -> Expr:
     """``exp`` of a difference to a maximum, which is at most 0: with that, it takes fewer instructions."""
     return unary(UnaryOp.EXP, minimum(difference, const(0.0, difference.dtype)))
+
+
+def weight_up_to_one(difference: Expr) -> Expr:
+    """``exp_up_to_one`` of numbers of f32, but 0 where that would be a subnormal number: making such numbers, and
+    multiplying them, takes many times as long."""
+    least = const(_LEAST, f32)
+    return select(difference < least, const(0.0, f32), exp_up_to_one(maximum(difference, least)))
+
+
+_LEAST = -87.0
+"""Powers of e that are no subnormal numbers of f32."""
 
 
 def _lowered(x: Tensor, over: Sequence[int], wide: DType) -> Tensor:

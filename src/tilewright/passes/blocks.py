@@ -43,13 +43,14 @@ class Blocks:
 
 
 def width_of(value: Value, blocks: Blocks) -> int:
-    """The block width of ``value``: that of as many registers as make whole blocks of its channels, or of one.
+    """The block width of ``value``: that of as many registers as need no more memory than blocks of one.
 
     Sums run over whole blocks only.
     """
     width, channels = register_of(value, blocks.target), value.shape[1] if len(value.shape) > 1 else ZERO
+    known = int(channels.value) if isinstance(channels, Const) else 0
     count = blocks.registers
-    while count > 1 and not (isinstance(channels, Const) and int(channels.value) % (width * count) == 0):
+    while count > 1 and not (known and filled(known, width * count) == filled(known, width)):
         count //= 2
     return width * count
 
@@ -74,6 +75,17 @@ def filled_blocks(value: Value, blocks: Blocks) -> float:
     """The extra work on ``value`` from rounding channels up to whole blocks."""
     channels = value.shape[1]
     return filled(int(channels.value), width_of(value, blocks)) if isinstance(channels, Const) else 1.0
+
+
+def row_gain(data: Value, blocks: Blocks) -> float:
+    """How many times as fast a matrix unit sums over blocks of channels, which fill its rows or half of each."""
+    machine = blocks.target.machine
+    return machine.matrix_gain if width_of(data, blocks) > register_of(data, blocks.target) else machine.half_gain
+
+
+def sum_gain(data: Value, blocks: Blocks) -> float:
+    """The same for sums over channels as they are stored: if blocks do not divide these, there are no tiles."""
+    return 1.0 if points(data.shape[1:2]) % width_of(data, blocks) else row_gain(data, blocks)
 
 
 def can_be_blocked(value: Value, target: Target) -> bool:

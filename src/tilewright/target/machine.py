@@ -76,6 +76,8 @@ class Machine:
     """Bytes per cycle of weights from beyond the second cache that tiles wait for. (Sapphire Rapids, measured.)"""
     matrix_gain: float = 3.0
     """How many times as fast sums over blocks of channels are by a matrix unit as by vectors."""
+    half_gain: float = 1.7
+    """The same for blocks that fill half of a tile's rows."""
 
     places_gain: float = 1.5
     """The same for filters that are read once for all places, relative to filters read for each row of places."""

@@ -21,6 +21,7 @@ from tilewright.passes.blocks import (
     mixes_channels,
     points,
     register_of,
+    sum_gain,
     width_of,
 )
 from tilewright.symbolic.expr import ONE, Const
@@ -75,7 +76,7 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         copying = machine.copy_cycles * copied / register_of(weight, target)
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
-            summing /= machine.matrix_gain
+            summing /= sum_gain(data, blocks)
         yield _in_blocks(node, copying + summing, reads)
     strided = 1.0 + machine.sum_by_strides * (_last_stride(node) - 1)
     grouped = 1.0 if dict(node.attributes).get("group", 1) == 1 else machine.groups_by_rows

@@ -17,7 +17,7 @@ from tilewright.ops.operator import Attribute, require
 from tilewright.ops.place_convolution import lines
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks, points, width_of
+from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
 
 _CONVOLUTION, _PLACES = require("Conv"), require("PlaceConv")
 _PAIR = 2
@@ -38,7 +38,7 @@ class PlacesInRows:
         terms = points(data.shape[1:2]) * prod(found.kernel)
         products = points(result.shape[:2]) * found.rows * terms
         cycles = sum_cycles(products, points(result.shape[1:2]) * terms, target) * filled_blocks(result, facts.blocks)
-        gain = _PAIR * target.machine.matrix_gain * target.machine.places_gain
+        gain = _PAIR * row_gain(data, facts.blocks) * target.machine.places_gain
         copied = Work(0, 0, 2 * bf16.itemsize * points(data.shape[:2]) * found.copied)
         widths = width_of(data, facts.blocks), width_of(result, facts.blocks)
         make = partial(_make, found, *widths)
@@ -114,7 +114,7 @@ def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, .
 def _make(problem: _Problem, width: int, lanes: int, node: Node, building: Building) -> None:
     data, weight, bias = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
-    packed = building.weight(weight, ("places in rows", width, lanes), partial(_packed, width, lanes))
+    packed = building.weight(weight, ("in pairs", width, lanes), partial(packed_in_pairs, width, lanes))
     attributes: dict[str, Attribute] = {
         "filters": len(building.constants[weight]),
         "strides": problem.strides,
@@ -126,7 +126,7 @@ def _make(problem: _Problem, width: int, lanes: int, node: Node, building: Build
     building.add(_PLACES, inputs, node, "", attributes, Reads.BLOCKED)
 
 
-def _packed(width: int, lanes: int, weight: Array) -> Array:
+def packed_in_pairs(width: int, lanes: int, weight: Array) -> Array:
     """``[F, C, kernel...]`` as ``[F/lanes, C/width, kernel..., width/2, lanes, 2]`` of bf16."""
     filters, channels, *kernel = weight.shape
     whole = np.pad(weight, [(0, -filters % lanes), (0, -channels % width), *((0, 0) for _ in kernel)])
