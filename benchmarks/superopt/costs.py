@@ -100,7 +100,7 @@ def compared(name: str, graph: Graph, options: Options, services: Services, cloc
     kernels = [
         Pair(
             "+".join(node.op.name for node in call.group.nodes),
-            price(call.kernel.naive, target, call.kernel.constants, costs.weight_rate),
+            price(call.kernel.naive, target, call.kernel.constants, costs.rates),
             float(measured),
         )
         for call, measured in zip(calls_of(compiled), cycles, strict=True)
