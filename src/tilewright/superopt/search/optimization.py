@@ -18,6 +18,7 @@ from tilewright.superopt.costs.provider import CostProvider, cost_by_nodes
 from tilewright.superopt.search import saturation
 from tilewright.superopt.search.backtracking import Backtracking, Limits
 from tilewright.superopt.search.fingerprint import fingerprint
+from tilewright.superopt.search.layers import forms_of
 from tilewright.superopt.search.partition import searched
 from tilewright.superopt.search.result import Applied, Optimized, State
 from tilewright.superopt.search.saturation import Budget, optimize_by_saturation
@@ -76,21 +77,23 @@ class Search:
         raises ``BadInput`` if it is missing.
         """
         run = _Run(self, costs, self.clock() + self.effort.seconds)
-        given = State(graph, cost_by_nodes(graph, costs))
-        states = {fingerprint(graph): given}
-        best = run.found(graph, self.rules)
-        states.setdefault(fingerprint(best.graph), best)
-        for left_out in _most_applied(best)[: self.effort.rivals]:
-            if run.is_time_left():
-                rival = run.found(graph, [rule for rule in self.rules if rule is not left_out])
-                states.setdefault(fingerprint(rival.graph), rival)
-        cheap = (state for state in states.values() if state.cost < (1 - self.effort.gain) * given.cost)
+        forms = forms_of(graph, self.rules)
+        given = cost_by_nodes(forms[0], costs)
+        states: dict[bytes, State] = {}
+        for form in forms:
+            best = run.found(form, self.rules)
+            states.setdefault(fingerprint(best.graph), best)
+            for left_out in _most_applied(best)[: self.effort.rivals]:
+                if run.is_time_left():
+                    rival = run.found(form, [rule for rule in self.rules if rule is not left_out])
+                    states.setdefault(fingerprint(rival.graph), rival)
+        cheap = (state for state in states.values() if state.steps and state.cost < (1 - self.effort.gain) * given)
         fitting = [state for state in cheap if run.fits(state.graph, graph)]
         if not fitting:
             return [Optimized.unchanged(graph)]
         before = costs.of_graph(graph)
         found = (Optimized(graph, s.graph, s.steps, before, costs.of_graph(s.graph), s.cost) for s in fitting)
-        return [*sorted(found, key=_rank), Optimized(graph, graph, (), before, before, given.cost)]
+        return [*sorted(found, key=_rank), Optimized(graph, graph, (), before, before, given)]
 
 
 @dataclass(frozen=True, slots=True)
