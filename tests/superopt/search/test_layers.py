@@ -10,10 +10,12 @@ from tests.superopt.networks import Net
 from tests.superopt.search.test_backtracking import Counted
 from tilewright.base.superopt import Superopt
 from tilewright.graph import Graph, evaluate_graph, verify
-from tilewright.passes.rules import GENERATED, index_of, load_rules, parse_rules
+from tilewright.ops import Attribute
+from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, index_of, load_rules, parse_rules
 from tilewright.superopt.search.accounts import Fate, accounts
 from tilewright.superopt.search.layers import forms_of, in_products
 from tilewright.superopt.search.optimization import EFFORTS, Search
+from tilewright.superopt.validate.validation import validate
 
 ROWS, INNER, COLUMNS = 3, 5, 4
 FORMS = list(product((False, True), (False, True), (1.0, -2.0), (1.0, 0.5), ("none", "row", "matrix"), ("w", "x")))
@@ -86,6 +88,7 @@ def test_rules_that_were_generated_match_layers() -> None:
     assert best.before is graph
 
 
+WINDOW: dict[str, Attribute] = {"pads": (1, 1, 1, 1), "strides": (1, 1), "dilations": (1, 1), "group": 1}
 NAMED = """
 rule negative-twice
   for x[m, k], w[n, k]
@@ -111,3 +114,18 @@ def test_nothing_is_found_in_one_layer() -> None:
     graph = net.graph(net("Gemm", net.x("x", 2, 3), net.w("w", 4, 3), net.w("c", 4), name="y", transpose_b=True))
     (only,) = Search(load_rules(GENERATED), EFFORTS[Superopt.FAST]).optimize(graph, Counted())
     assert only.after is graph
+
+
+def test_a_search_begins_also_after_the_rules_that_always_run() -> None:
+    """A normalization becomes a product and a sum, which cost more; these become part of the filters beside it."""
+    net = Net()
+    x = net.x("x", 1, 4, 6, 6)
+    norm = [net.positive("s", 4), net.w("b", 4), net.w("m", 4), net.positive("v", 4)]
+    filtered = net("Conv", x, net.w("u", 4, 4, 3, 3), net.w("a", 4), **WINDOW)
+    graph = net.graph(net("Add", filtered, net("BatchNormalization", x, *norm), name="y"))
+    rules = [*load_rules(ALGEBRA), *load_rules(SEARCH)]
+    best = Search(rules, EFFORTS[Superopt.FAST]).optimize(graph, Counted())[0]
+    assert [step.rule.name for step in best.steps][-1] == "filters-and-shifted-itself"
+    weights = index_of(best.after).weights
+    assert [node.op.name for node in best.after.nodes if node.outputs[0].name not in weights] == ["Conv"]
+    assert str(validate(graph, best.after))
