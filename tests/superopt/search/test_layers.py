@@ -10,7 +10,6 @@ from tests.superopt.networks import Net
 from tests.superopt.search.test_backtracking import Counted
 from tilewright.base.superopt import Superopt
 from tilewright.graph import Graph, evaluate_graph, verify
-from tilewright.ops import Attribute
 from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, index_of, load_rules, parse_rules
 from tilewright.superopt.search.accounts import Fate, accounts
 from tilewright.superopt.search.layers import forms_of, in_products
@@ -88,7 +87,6 @@ def test_rules_that_were_generated_match_layers() -> None:
     assert best.before is graph
 
 
-WINDOW: dict[str, Attribute] = {"pads": (1, 1, 1, 1), "strides": (1, 1), "dilations": (1, 1), "group": 1}
 NAMED = """
 rule negative-twice
   for x[m, k], w[n, k]
@@ -121,7 +119,9 @@ def test_a_search_begins_also_after_the_rules_that_always_run() -> None:
     net = Net()
     x = net.x("x", 1, 4, 6, 6)
     norm = [net.positive("s", 4), net.w("b", 4), net.w("m", 4), net.positive("v", 4)]
-    filtered = net("Conv", x, net.w("u", 4, 4, 3, 3), net.w("a", 4), **WINDOW)
+    filtered = net(
+        "Conv", x, net.w("u", 4, 4, 3, 3), net.w("a", 4), pads=(1,) * 4, strides=(1, 1), dilations=(1, 1), group=1
+    )
     graph = net.graph(net("Add", filtered, net("BatchNormalization", x, *norm), name="y"))
     rules = [*load_rules(ALGEBRA), *load_rules(SEARCH)]
     best = Search(rules, EFFORTS[Superopt.FAST]).optimize(graph, Counted())[0]
