@@ -79,10 +79,9 @@ class Search:
         run = _Run(self, costs, self.clock() + self.effort.seconds)
         forms = forms_of(graph, self.rules)
         given = cost_by_nodes(forms[0], costs)
-        states: dict[bytes, State] = {}
-        for start in (start for form in forms for start in run.starts(form)):
-            best = run.found(start, self.rules)
-            states.setdefault(fingerprint(best.graph), best)
+        searched_from = [(start, run.found(start, self.rules)) for form in forms for start in run.starts(form)]
+        states = {fingerprint(best.graph): best for _, best in searched_from}
+        for start, best in sorted(searched_from, key=lambda one: one[1].cost):
             for left_out in _most_applied(best)[: self.effort.rivals]:
                 if run.is_time_left():
                     rival = run.found(start, [rule for rule in self.rules if rule is not left_out])
@@ -113,19 +112,18 @@ class _Run:
         return memory is None or peak_memory(graph) <= max(memory, peak_memory(given))
 
     def starts(self, form: Graph) -> Iterator[State]:
-        """What a search begins with: ``form`` after the rules that always run, if they have not run, and ``form``.
+        """What a search begins with: ``form``, and, if time is left, it after the rules that always run.
 
         What they make may cost more, node by node, than what it becomes by others (a normalization as a product and a
         sum).
         """
+        yield State(form, cost_by_nodes(form, self.costs))
         always = set(load_rules(ALGEBRA))
         done = list(sweeps(form, [rule for rule in self.search.rules if rule in always], fold=False))
-        if done:
+        if done and self.is_time_left():
             graph = done[-1][0]
             steps = (applied_by(one, 0.0, 0.0) for _, made in done for one in made)
             yield State(graph, cost_by_nodes(graph, self.costs), tuple(steps))
-        if not done or self.is_time_left():
-            yield State(form, cost_by_nodes(form, self.costs))
 
     def found(self, start: State, rules: Sequence[Rule]) -> State:
         """The best graph found with ``rules``, piece by piece."""
