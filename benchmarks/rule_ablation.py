@@ -18,6 +18,7 @@ from tilewright.frontend.onnx.read import importer
 from tilewright.graph import Graph
 from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, Rule, index_of, load_rules, matches
 from tilewright.superopt.costs.provider import CostProvider
+from tilewright.superopt.search.layers import in_products
 from tilewright.superopt.search.optimization import EFFORTS, Search
 from tilewright.superoptimizer import costs_of
 from tilewright.target.target import Target
@@ -69,7 +70,7 @@ def _searches(rules: Sequence[Rule]) -> Mapping[str, Search]:
 def print_matches(networks: Sequence[str]) -> None:
     print("| network | generated | written |\n|---|---:|---:|", flush=True)
     for name in networks:
-        index = index_of(prepare(importer.load(ZOO / f"{name}.onnx")))
+        index = index_of(in_products(prepare(importer.load(ZOO / f"{name}.onnx"))))
         counts = [
             sum(next(matches(rule, index), None) is not None for rule in load_rules(file))
             for file in (GENERATED, SEARCH)

@@ -1,8 +1,9 @@
 """The whole costs of graphs beside measured times.
 
 Each graph is compiled and run; the clock of its native code tells the time of each kernel, and a loop of dependent
-additions the frequency. A kernel's time is its fastest run of all rounds, and the frequency the highest one, as other
-programs only slow them down; a graph's time is the sum over its kernels. `tilewright doctor --measure` before it
+additions the frequency. A kernel's time is its fastest run of all rounds and of all places of the graph where the same
+code is called, and the frequency is the highest one, as other programs only slow them down; a graph's time is the sum
+over its kernels. `tilewright doctor --measure` before it
 measures the bandwidths, which a target does not tell. Printed are both for each graph, the rank correlation over the
 graphs, and the errors: of the graphs, and of kernels by what they are.
 """
@@ -95,17 +96,27 @@ def compared(name: str, graph: Graph, options: Options, services: Services, cloc
     prepared = prepare(graph)
     costs = costs_of(prepared, options)
     compiled = compile_prepared(prepared, options, services)
-    cycles, ghz = _measured(compiled, random_feeds(prepared, 0), clock, seconds)
+    calls = tuple(calls_of(compiled))
+    every, ghz = _measured(compiled, random_feeds(prepared, 0), clock, seconds)
+    cycles = _of_equal_code([call.kernel.program.name for call in calls], every)
     target = replace(options.target, cores=min(options.target.cores, compiled.executable.threads))
     kernels = [
         Pair(
             "+".join(node.op.name for node in call.group.nodes),
-            price(call.kernel.naive, target, call.kernel.constants, costs.weight_rate),
+            price(call.kernel.naive, target, call.kernel.constants, costs.rates),
             float(measured),
         )
-        for call, measured in zip(calls_of(compiled), cycles, strict=True)
+        for call, measured in zip(calls, cycles, strict=True)
     ]
     return Compared(Pair(name, costs.of_graph(prepared), float(cycles.sum())), tuple(kernels), ghz)
+
+
+def _of_equal_code(kernels: Sequence[str], cycles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """For each call, the fewest cycles of all calls of its kernel."""
+    fewest: dict[str, float] = {}
+    for kernel, measured in zip(kernels, cycles, strict=True):
+        fewest[kernel] = min(fewest.get(kernel, measured), measured)
+    return np.array([fewest[kernel] for kernel in kernels])
 
 
 def _measured(

@@ -14,7 +14,7 @@ from tilewright.cost.work import Work, count
 from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.contraction import Extents
 from tilewright.kernels.matrix_tiles import MatrixTiles
-from tilewright.kernels.nests import Tiles
+from tilewright.kernels.nests import Nest, Tiles
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import is_reduction
 from tilewright.loops.program import Program
@@ -70,8 +70,13 @@ def sum_cycles(products: int, weights: int, target: Target) -> float:
 
 def tile_cycles(naive: Program, target: Target) -> float | None:
     """Cycles of the register tiles of ``naive``; None if it has none."""
+    nests = tile_nests(naive, target)
+    return sum(least_cycles(nest, target) for nest in nests) if nests else None
+
+
+def tile_nests(naive: Program, target: Target) -> tuple[Nest, ...]:
+    """The nests of ``naive`` that are register tiles."""
     if not any(map(is_reduction, all_blocks(naive.body))):
-        return None
+        return ()
     nests = open_space(Schedule(naive), target).nests
-    tiles = [nest for nest in nests if isinstance(nest, Tiles | RowProducts | MatrixTiles | AttentionTiles)]
-    return sum(least_cycles(nest, target) for nest in tiles) if tiles else None
+    return tuple(nest for nest in nests if isinstance(nest, Tiles | RowProducts | MatrixTiles | AttentionTiles))

@@ -6,6 +6,7 @@ end, and remainders run as smaller tiles. Data that a tile reads again come from
 them; part of that time is hidden by arithmetic. All computations are on arrays with an element per choice.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TypeAlias
@@ -73,6 +74,12 @@ def _best(nest: Nest, target: Target) -> Choice:
 def least_cycles(nest: Nest, target: Target) -> float:
     """The estimate for the best choice of ``nest``."""
     return float(estimate(nest, nest.population(), target).min())
+
+
+def chosen_cycles(nest: Nest, target: Target, rated: Sequence[tuple[Nest, Target]]) -> list[float]:
+    """Estimates for the choice of ``nest`` that is best for ``target``: by other facts and figures."""
+    choice = Population(nest.population().names, np.array([_best(nest, target)]))
+    return [float(estimate(other, choice, figures)[0]) for other, figures in rated]
 
 
 def estimate(nest: Nest, population: Population, target: Target) -> Cycles:

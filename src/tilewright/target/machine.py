@@ -120,6 +120,12 @@ class Machine:
     """The same for data that do not fit, and for weights evicted since the last run."""
     third_bytes: float = 10.0
     """Bytes per cycle of weights that stay in the third cache (``python -m benchmarks.superopt costs``)."""
+    memory_bytes: float = 10.0
+    """The same of weights that do not, and of values of networks with so many (``benchmarks.superopt costs``)."""
+    step_bytes: float = 10.0
+    """The same of weights that each step of a recurrence reads again, and does not ask for ahead."""
+    third_share: int = 1 << 50
+    """Bytes of the third cache that one program may count on, where many cores share it."""
     cold_start: float = 5000.0
     """Cycles to start a stream of such weights: TLB misses, and no prefetch yet."""
 
@@ -167,6 +173,9 @@ class Machine:
     layout; empty lanes of blocks hardly matter."""
 
 
+# Two multiply-adds of 512 bits a cycle need all that a core can load. Of a last cache of hundreds of megabytes, two
+# cores of a virtual machine keep 44: reads of more come at the rate of memory (python -m benchmarks.superopt costs).
+_RAPIDS = {"product_slack": 1.2, "memory_bytes": 3.7, "step_bytes": 3.0, "third_share": 44 << 20}
 # Known differences, by LLVM's name of the processor.
 _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -175,11 +184,10 @@ _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "znver1": {"fma_latency": 5.0},  # uops.info
         "znver2": {"fma_latency": 5.0},  # uops.info
         # python -m benchmarks.streams; the others by the times of networks (docs/appendix/networks.md).
-        "znver4": {"look_ahead": 384, "product_slack": 1.02, "third_bytes": 18.0},
-        # Two multiply-adds of 512 bits a cycle need all that a core can load: python -m benchmarks.superopt costs.
-        "sapphirerapids": {"product_slack": 1.2},
-        "emeraldrapids": {"product_slack": 1.2},
-        "graniterapids": {"product_slack": 1.2},
+        "znver4": {"look_ahead": 384, "product_slack": 1.02, "third_bytes": 28.0, "step_bytes": 18.0},
+        "sapphirerapids": _RAPIDS,
+        "emeraldrapids": _RAPIDS,
+        "graniterapids": _RAPIDS,
     }
 )
 

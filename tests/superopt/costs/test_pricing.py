@@ -13,7 +13,7 @@ from tilewright.loops.lower import lower
 from tilewright.ops import Attribute
 from tilewright.ops.operator import require
 from tilewright.superopt.costs.kernel_model import KernelCosts
-from tilewright.superopt.costs.pricing import price
+from tilewright.superopt.costs.pricing import Rates, price
 from tilewright.superoptimizer import costs_of
 from tilewright.symbolic.expr import const
 from tilewright.target.target import Target
@@ -114,3 +114,56 @@ def test_costs_are_those_on_the_threads_of_the_run() -> None:
     one, two, more = (costs_of(graph, Options(TARGET, threads)).of_graph(graph) for threads in (1, 2, 64))
     assert one > 1.5 * two
     assert two == more == costs_of(graph, Options(TARGET, None)).of_graph(graph)
+
+
+def _row(columns: int) -> Graph:
+    """One row by a matrix of 4 KiB for each column."""
+    net = Net()
+    return net.graph(net("MatMul", net.x("x", 1, 1024), net.w("w", 1024, columns)))
+
+
+LEVELS = replace(ALONE, machine=replace(ALONE.machine, third_bytes=16.0, memory_bytes=2.0, third_share=16 << 20))
+
+
+@pytest.mark.parametrize(("columns", "rate"), [(2048, 16.0), (4096, 2.0), (8192, 2.0)])
+def test_weights_come_from_the_level_that_holds_all_of_them(columns: int, rate: float) -> None:
+    """8, 16 and 32 MiB: of 32 MiB of the third cache, 16 are this program's."""
+    streaming = LEVELS.machine.cold_start + 4 * 1024 * columns / rate
+    assert streaming < _cost(_row(columns), LEVELS) < 1.6 * streaming
+
+
+def test_values_pass_beside_many_weights() -> None:
+    """What is written over has left the third cache, as the weights have."""
+    few, many = Rates.of(4 << 20, LEVELS), Rates.of(64 << 20, LEVELS)
+    x = placeholder(tuple(map(const, (2048, 2048))), name="x")
+    program = lower(require("Relu").apply([x], {}), inputs=[x], trusted=True)
+    moved = 2 * 4 * 2048**2 - LEVELS.l2_bytes / 2
+    difference = price(program, LEVELS, rates=many) - price(program, LEVELS, rates=few)
+    assert difference == pytest.approx(moved / 2.0 - moved / LEVELS.machine.far_bytes, rel=0.05)
+
+
+def test_tiles_wait_for_weights_even_if_they_would_fit_the_second_cache() -> None:
+    """Of a network of many weights, none is there: a few rows do not hide them, many do."""
+
+    def ratio(rows: int) -> float:
+        x, w = (placeholder(tuple(map(const, shape)), name=n) for n, shape in (("x", (rows, 256)), ("w", (256, 256))))
+        program = lower(require("MatMul").apply([x, w], {}), inputs=[x, w], trusted=True)
+        far, near = (price(program, LEVELS, ["w"], Rates.of(size, LEVELS)) for size in (64 << 20, 1))
+        return far / near
+
+    assert ratio(2) > 5
+    assert ratio(2048) < 1.2
+
+
+def test_steps_read_weights_beyond_the_second_cache_at_a_rate_of_their_own() -> None:
+    net = Net()
+    x, r = net.x("x", 16, 1, 4 * 512), net.w("r", 4 * 512, 512)
+    functions: dict[str, Attribute] = {
+        "activations": ("Sigmoid", "Tanh", "Tanh"),
+        "alphas": (0.0,) * 3,
+        "betas": (0.0,) * 3,
+    }
+    graph = net.graph(net("LSTM", x, r, name="y", **functions))
+    slow, fast = (replace(ALONE, machine=replace(ALONE.machine, step_bytes=rate)) for rate in (2.0, 4.0))
+    read = 16 * 4 * 4 * 512 * 512
+    assert _cost(graph, slow) - _cost(graph, fast) == pytest.approx(read / 2.0 - read / 4.0)

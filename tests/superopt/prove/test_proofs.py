@@ -21,15 +21,16 @@ from tilewright.passes.rules import (
     load_rules,
     parse_rules,
 )
+from tilewright.passes.rules.generic_points import Point, quotient
 from tilewright.passes.rules.terms import subterms
 from tilewright.superopt.evaluate.instances import try_rule
 from tilewright.superopt.evaluate.ranks import at_ranks
 from tilewright.superopt.prove.axioms import axioms
 from tilewright.superopt.prove.egglog_prover import Prover
 from tilewright.superopt.prove.proofs import all_axioms, find_proof, is_redundant, replays
-from tilewright.superopt.prove.verification import Engine, verify_rule
+from tilewright.superopt.prove.verification import Engine, Verdict, verify_rule
 from tilewright.superopt.prove.z3_prover import agrees
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Expr, Symbol, const
 
 IDENTITIES = parse_rules(Path(__file__).with_name("identities.rules").read_text())
 
@@ -325,3 +326,36 @@ def test_a_convolution_of_other_ranks_has_no_shape() -> None:
     (rule,) = parse_rules("rule r\n  for x[n, c, h], a[o, c, r, s]\n  from Conv(x, a, **conv)\n  to Conv(x, a, **conv)")
     with pytest.raises(BadProgram, match="the ranks differ"):
         find_proof(rule)
+
+
+LITERAL = """
+rule largest-of-literal-sizes
+  for x[n, c, {side}, {side}]
+  from Relu(MaxPool(x, ceil_mode=False, kernel_shape=(2, 2), pads=(0, 0, 0, 0), strides=(2, 2)))
+  to MaxPool(Relu(x), ceil_mode=False, kernel_shape=(2, 2), pads=(0, 0, 0, 0), strides=(2, 2))
+
+rule added-to-literal-sizes
+  for x[n, c, {side}, {side}], y[n, c, {half}, {half}]
+  from Add(Relu(MaxPool(x, ceil_mode=False, kernel_shape=(2, 2), pads=(0, 0, 0, 0), strides=(2, 2))), y)
+  to Add(y, MaxPool(Relu(x), ceil_mode=False, kernel_shape=(2, 2), pads=(0, 0, 0, 0), strides=(2, 2)))
+
+rule smallest-of-literal-sizes
+  for x[n, c, {side}, {side}]
+  from Neg(MaxPool(x, ceil_mode=False, kernel_shape=(2, 2), pads=(0, 0, 0, 0), strides=(2, 2)))
+  to MaxPool(Neg(x), ceil_mode=False, kernel_shape=(2, 2), pads=(0, 0, 0, 0), strides=(2, 2))
+"""
+
+
+@pytest.mark.parametrize("side", [8, 9])
+def test_windows_with_strides_over_images_of_literal_sizes(side: int) -> None:
+    """What axioms say of extents is what literals are: a term does not get two shapes."""
+    found = [verify_rule(rule) for rule in parse_rules(LITERAL.format(side=side, half=side // 2))]
+    assert [one.verdict for one in found] == [Verdict.HOLDS, Verdict.HOLDS, Verdict.FALSE]
+
+
+def test_quotients_of_literals_are_true_and_others_unknown() -> None:
+    point, n = Point(), Symbol("n")
+    assert point.value(const(7) // 2) == 3 == quotient(7, 2)
+    assert quotient(7, 2) == quotient(6, 2)
+    assert point.value(n // 2) != point.value((n + 1) // 2)
+    assert point.value(n // 1) == point.value(n)

@@ -3,7 +3,7 @@
 Two polynomials over the symbols of a rule that agree at a random point of a field of about 2**31 elements are equal,
 except with a probability of degree / 2**31 (Schwartz, 1980; Zippel, 1979). So a proof with such numbers for extents is
 a proof for all extents. A quotient, which is not a polynomial, is a fixed nonlinear function with ``a // 1 == a``:
-quotients are equal only if their operands are.
+quotients are equal only if their operands are. That of two literals is the true one, as extents may be literals.
 """
 
 from collections.abc import Iterable
@@ -25,8 +25,14 @@ def element(name: str) -> int:
     return 1_000_003 + int.from_bytes(digest, "big") % (PRIME - 2_000_003)
 
 
+LITERALS = 1 << 16
+"""Numbers below are literals: no symbol has such a value, and hardly any expression of symbols."""
+
+
 def quotient(a: int, b: int) -> int:
-    """The value of ``a // b``."""
+    """The value of ``a // b``, which literals have as they are."""
+    if max(a, b) < LITERALS:
+        return a // max(b, 1)
     return (a + (b - 1) * (a * a + MIX[0] * b + MIX[1])) % PRIME
 
 

@@ -34,7 +34,8 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> Graph:
 
 
 def sweeps(graph: Graph, rules: Sequence[Rule], *, fold: bool = True) -> Iterator[tuple[Graph, Sequence[Replacement]]]:
-    """The graph after each sweep with matches, and its replacements; ``fold``: fold terms over weights.
+    """The graph after each sweep with matches, and its replacements. ``fold``: fold terms over weights; if not, no rule
+    is applied to what is computed of weights.
 
     Raises ``InternalError``, naming the rules, if there are more than ``SWEEPS``, or if the graph grows by more than
     ``GROWTH``: a rule that matches in its own target may double it in each sweep.
@@ -77,8 +78,12 @@ class _Sweep:
 
     def replacements(self) -> list[Replacement]:
         """The replacements of this sweep."""
-        found = (self._at(node) for node in self.index.graph.nodes if node.op.name in self.rules)
+        found = (self._at(node) for node in self.index.graph.nodes if self._is_open(node))
         return [one for one in found if one is not None]
+
+    def _is_open(self, node: Node) -> bool:
+        """Whether a rule may match at ``node``: what is computed of weights is left alone, if it is not folded."""
+        return node.op.name in self.rules and (self.fold or node.outputs[0].name not in self.index.weights)
 
     def _at(self, node: Node) -> Replacement | None:
         operands = self.index.operands[node.outputs[0].name]

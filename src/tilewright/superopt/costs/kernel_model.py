@@ -31,18 +31,18 @@ from tilewright.passes.lower import Kernel, Lowered, Lowering
 from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
 from tilewright.passes.rules import index_of
 from tilewright.superopt.costs.memory import size_of
-from tilewright.superopt.costs.pricing import arithmetic_cycles, price
+from tilewright.superopt.costs.pricing import Rates, arithmetic_cycles, price
 from tilewright.target.target import Target
 
 
 @dataclass(slots=True)
 class KernelCosts:
-    """Cycles on ``target``. ``weight_rate``: bytes of weights that a cycle reads, see ``price``."""
+    """Cycles on ``target``. ``rates``: of the weights and values of the network."""
 
     target: Target
     math: Math
     bounds: Mapping[str, int]
-    weight_rate: float
+    rates: Rates
     alternatives: Sequence[Alternative] = BUILT_IN
     _nodes: dict[object, float] = field(default_factory=dict[object, float])
     _seen: ByIdentity[float] = field(default_factory=ByIdentity[float])
@@ -60,7 +60,7 @@ class KernelCosts:
     ) -> "KernelCosts":
         """The costs for ``graph``, and for graphs derived from it by rules."""
         size = sum(array.nbytes for array in graph.constants.values())
-        return KernelCosts(target, math, bounds, _rate(size, target), alternatives)
+        return KernelCosts(target, math, bounds, Rates.of(size, target), alternatives)
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """The cycles of a single node; equal nodes are rated once."""
@@ -92,7 +92,7 @@ class KernelCosts:
         constant = tuple(parameter.name for parameter, value in pairs if value.name in weights)
         key = kernel.text, constant
         if key not in self._kernels:
-            self._kernels[key] = price(kernel.program, self.target, constant, self.weight_rate)
+            self._kernels[key] = price(kernel.program, self.target, constant, self.rates)
         return self._kernels[key]
 
     def _of_node(self, node: Node, weights: Collection[str]) -> float:
@@ -127,8 +127,7 @@ class KernelCosts:
     def _passing(self, values: Collection[Value], times: int) -> float:
         """The cycles to read or write ``values``, ``times`` times."""
         size = times * sum(map(size_of, values))
-        machine = self.target.machine
-        return size / (machine.near_bytes if size <= self.target.l2_bytes else machine.far_bytes)
+        return size / (self.target.machine.near_bytes if size <= self.target.l2_bytes else self.rates.values)
 
     def _alone(self, node: Node, weights: Collection[str]) -> float:
         """The cycles of a graph with ``node`` only."""
@@ -161,14 +160,6 @@ def _with_stand_ins(graph: Graph) -> Graph:
     ordered = sorted(unknown, key=lambda value: value.name)
     stand_ins = {value: _filled(value, number) for number, value in enumerate(ordered, 1)}
     return eliminate_dead_code(replace(graph, nodes=nodes, constants={**kept, **stand_ins}))
-
-
-def _rate(size: int, target: Target) -> float:
-    """Bytes per cycle at which ``size`` bytes of weights are read that do not stay in near caches; 0 if they do."""
-    part, machine = target.machine.cache_part, target.machine
-    if size <= part * target.l2_bytes:
-        return 0.0
-    return machine.third_bytes if size <= part * target.l3_bytes else machine.far_bytes
 
 
 def _size(value: Value) -> int:

@@ -8,13 +8,16 @@ All else are operations of a vector each, functions (``exp``) of many instructio
 lanes.
 """
 
-from collections.abc import Collection, Iterator
-from math import prod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf, prod
 
-from tilewright.cost.kernels import tile_cycles, work_of
+from tilewright.cost.kernels import tile_nests, work_of
+from tilewright.cost.model import chosen_cycles
 from tilewright.cost.recurrence import is_recurrent
 from tilewright.cost.work import Work
 from tilewright.kernels.contraction import Extents
+from tilewright.kernels.nests import Nest, Tiles
 from tilewright.kernels.schedules import is_reduction
 from tilewright.kernels.transforms import first_stages
 from tilewright.loops.ir import Block, Store
@@ -30,35 +33,84 @@ _WORD = 32
 """Bits of an element in most kernels."""
 
 
-def price(naive: Program, target: Target, weights: Collection[str] = (), weight_rate: float = 0.0) -> float:
-    """Cycles of a run of the kernel ``naive``. ``weights``: its parameters that are constants of the model;
-    ``weight_rate``: bytes of them that a cycle reads, if they have been evicted from the near caches since the last
-    run; 0 if they have not."""
-    size = _bytes(naive, weights)
-    streaming = target.machine.cold_start + size / weight_rate if size and weight_rate else 0.0
-    return target.machine.call_cycles + max(_busy(naive, target, weights), streaming)
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Bytes that a cycle reads or writes of what is not in the near caches: of weights, infinite if they are in these,
+    and of values.
+
+    In a run, all weights pass. What a network of more weights than a cache holds reads of them has left that cache
+    since the last run, and so has what it writes values over.
+    """
+
+    weights: float
+    values: float
+
+    @staticmethod
+    def of(size: int, target: Target) -> "Rates":
+        """Those of a network with ``size`` bytes of weights."""
+        part, machine = target.machine.cache_part, target.machine
+        if size <= part * target.l2_bytes:
+            return Rates(inf, machine.far_bytes)
+        if size <= part * min(target.l3_bytes, machine.third_share):
+            return Rates(machine.third_bytes, machine.far_bytes)
+        return Rates(machine.memory_bytes, machine.memory_bytes)
 
 
-def _busy(naive: Program, target: Target, weights: Collection[str]) -> float:
+def price(naive: Program, target: Target, weights: Collection[str] = (), rates: Rates | None = None) -> float:
+    """Cycles of a run of the kernel ``naive``. ``weights``: its parameters that are constants of the model; ``rates``:
+    those of the network, by default of one whose weights stay in the near caches."""
+    size, known = _bytes(naive, weights), rates or Rates.of(0, target)
+    streaming = target.machine.cold_start + size / known.weights if size and known.weights < inf else 0.0
+    return target.machine.call_cycles + max(_busy(naive, target, weights, known), streaming)
+
+
+def _busy(naive: Program, target: Target, weights: Collection[str], rates: Rates) -> float:
     work, stages = work_of(naive), first_stages(Schedule(naive))
-    moving = sum(_traffic(_moved(naive, work, weights), target))
+    near, far = _traffic(_moved(naive, work, weights), target, rates)
+    moving = near + far
     if stages:
         return _shared(_transform_cycles(naive, stages, target) + moving, target)
     moving += _across(naive, weights, target)
     if is_recurrent(naive):
         return _recurrence_cycles(naive, work, target, weights) + moving
-    tiles = tile_cycles(naive, target) if work.multiply_adds else None
-    if tiles is not None:
-        return target.machine.product_slack * tiles + (_function_cycles(work, target) + moving) / target.cores
+    nests = tile_nests(naive, target) if work.multiply_adds else ()
+    if nests:
+        tiles = _tile_cycles(nests, target, rates)
+        return tiles + (_function_cycles(work, target) + moving) / target.cores
     in_turn = work.multiply_adds * target.machine.fma_latency  # each waits for the one before
     computing = in_turn + arithmetic_cycles(work, target)
-    return _shared(computing + moving - _hidden(naive, work, target, weights), target)
+    hidden = 0.0 if any(map(is_reduction, all_blocks(naive.body))) else min(far, _plain_cycles(work, target))
+    return _shared(computing + moving - hidden, target)
+
+
+def _tile_cycles(nests: Sequence[Nest], target: Target, rates: Rates) -> float:
+    """Cycles of register tiles with weights at hand, and those in which they wait for weights."""
+    both = [_reading(target, rate) for rate in (inf, rates.weights)]
+    found = [chosen_cycles(one, target, [(_far(one, target), figures) for figures in both]) for one in nests]
+    near, whole = map(sum, zip(*found, strict=True))
+    return target.machine.product_slack * near + whole - near
+
+
+def _far(nest: Nest, target: Target) -> Nest:
+    """``nest``, whose weights are not in the second cache, however few they are."""
+    if not isinstance(nest, Tiles) or not nest.facts.streamed:
+        return nest
+    return replace(nest, facts=replace(nest.facts, streamed=max(nest.facts.streamed, target.l2_bytes + 1)))
+
+
+def _reading(target: Target, rate: float) -> Target:
+    """``target``, whose tiles read weights from beyond the second cache at ``rate``."""
+    apart = rate * target.machine.apart_bytes / target.machine.stream_bytes
+    return replace(target, machine=replace(target.machine, stream_bytes=rate, apart_bytes=apart))
 
 
 def arithmetic_cycles(work: Work, target: Target) -> float:
     """Cycles of the operations of ``work`` on one core that are no multiply-adds, with data in its first cache."""
-    plain = target.machine.plain_cycles * (work.others - work.functions) / target.lanes(_WORD)
-    return plain + _function_cycles(work, target)
+    return _plain_cycles(work, target) + _function_cycles(work, target)
+
+
+def _plain_cycles(work: Work, target: Target) -> float:
+    return target.machine.plain_cycles * (work.others - work.functions) / target.lanes(_WORD)
 
 
 def _function_cycles(work: Work, target: Target) -> float:
@@ -70,19 +122,11 @@ def _moved(naive: Program, work: Work, weights: Collection[str]) -> int:
     return max(0, work.bytes - _bytes(naive, weights))
 
 
-def _traffic(size: float, target: Target) -> tuple[float, float]:
+def _traffic(size: float, target: Target, rates: Rates) -> tuple[float, float]:
     """Cycles to read and write ``size`` bytes once, in near caches and beyond: other values have their part of the
     second cache, too."""
     near = min(size, target.l2_bytes / 2)
-    return near / target.machine.near_bytes, (size - near) / target.machine.far_bytes
-
-
-def _hidden(naive: Program, work: Work, target: Target, weights: Collection[str]) -> float:
-    """Cycles of plain operations while an elementwise kernel waits for values from far away."""
-    if any(map(is_reduction, all_blocks(naive.body))):
-        return 0.0
-    _, waiting = _traffic(_moved(naive, work, weights), target)
-    return min(waiting, arithmetic_cycles(work, target) - _function_cycles(work, target))
+    return near / target.machine.near_bytes, (size - near) / rates.values
 
 
 def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Collection[str]) -> float:
@@ -90,7 +134,7 @@ def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Coll
     extents, machine = Extents(naive.dims), target.machine
     ordered = (axis for block in all_blocks(naive.body) for axis in block.axes if axis.kind is IterKind.ORDERED)
     steps, size = max(map(extents, ordered)), _bytes(naive, weights)
-    rate = machine.near_bytes if size <= target.l2_bytes else machine.third_bytes
+    rate = machine.near_bytes if size <= target.l2_bytes else machine.step_bytes
     products = machine.product_slack * work.multiply_adds / target.fma_per_cycle / target.lanes(_WORD)
     return max(products, steps * size / rate) / target.cores + arithmetic_cycles(work, target)
 

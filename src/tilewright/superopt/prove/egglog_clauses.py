@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from tilewright.base.errors import BadProgram
-from tilewright.passes.rules.generic_points import MIX, Point, element, point_where
+from tilewright.passes.rules.generic_points import LITERALS, MIX, Point, element, point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.term_shapes import WINDOW
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
@@ -72,7 +72,9 @@ class _Egglog(Writer):
             case BinaryOp.FLOORDIV:
                 scale, offset = MIX
                 curve = _modulo(f"(+ (+ {_modulo(f'(* {a} {a})')} {_modulo(f'(* {scale} {b})')}) {offset})")
-                return _modulo(f"(+ {a} (* {_modulo(f'(+ {b} {PRIME - 1})')} {curve}))")
+                unknown = _modulo(f"(+ {a} (* {_modulo(f'(+ {b} {PRIME - 1})')} {curve}))")
+                is_unknown = f"(min 1 (/ (max {a} {b}) {LITERALS}))"
+                return f"(+ (* {is_unknown} {unknown}) (* (- 1 {is_unknown}) (/ {a} (max 1 {b}))))"
             case _:
                 raise BadProgram(f"`{a} {op.value} {b}` is no sum, difference, product or quotient")
 

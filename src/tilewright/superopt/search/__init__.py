@@ -10,6 +10,7 @@ module beside ``backtracking`` and ``saturation``, and a case in ``optimization`
         acyclic, egraph                       removal of cycles; e-graphs
         saturation                            equality saturation
         choices, integer_program, extraction  extraction of the cheapest graph: greedy, or by integer programming
+        layers                                the form that is searched
         optimization                          the entry point, which ranks whole graphs
         accounts                              the result for each given rule
 """

@@ -7,6 +7,7 @@ from enum import Enum
 from tilewright.passes.rules import Rule
 from tilewright.superopt.costs.provider import WORTH, CostProvider, cost_by_nodes
 from tilewright.superopt.search.backtracking import Backtracking
+from tilewright.superopt.search.layers import forms_of
 from tilewright.superopt.search.result import Optimized
 
 
@@ -38,9 +39,14 @@ class Account:
 
 def accounts(rules: Sequence[Rule], doubts: Mapping[str, str], found: Optimized, costs: CostProvider) -> list[Account]:
     """An account of each of ``rules``. ``doubts``: reasons why some were not used in the search, by name."""
-    whole = cost_by_nodes(found.before, costs)
-    by = Backtracking(rules, costs)
-    return [_account(rule, doubts.get(rule.name, ""), found, by.gains(found.before, rule), whole) for rule in rules]
+    forms, by = forms_of(found.before, rules), Backtracking(rules, costs)
+    whole = cost_by_nodes(forms[0], costs)
+
+    def gains(rule: Rule) -> list[float]:
+        """In the form of the graph in which it matches."""
+        return max((by.gains(form, rule) for form in forms), key=len)
+
+    return [_account(rule, doubts.get(rule.name, ""), found, gains(rule), whole) for rule in rules]
 
 
 def _account(rule: Rule, doubt: str, found: Optimized, gains: Sequence[float], whole: float) -> Account:

@@ -5,21 +5,22 @@ the results without each of the applied rules, and they are ranked by the costs 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.graph import Graph
-from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, Rule, load_rules
+from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, Rule, load_rules, sweeps
 from tilewright.superopt.costs.memory import peak_memory
 from tilewright.superopt.costs.provider import CostProvider, cost_by_nodes
 from tilewright.superopt.search import saturation
 from tilewright.superopt.search.backtracking import Backtracking, Limits
 from tilewright.superopt.search.fingerprint import fingerprint
+from tilewright.superopt.search.layers import forms_of
 from tilewright.superopt.search.partition import searched
-from tilewright.superopt.search.result import Applied, Optimized, State
+from tilewright.superopt.search.result import Applied, Optimized, State, applied_by
 from tilewright.superopt.search.saturation import Budget, optimize_by_saturation
 
 
@@ -76,21 +77,22 @@ class Search:
         raises ``BadInput`` if it is missing.
         """
         run = _Run(self, costs, self.clock() + self.effort.seconds)
-        given = State(graph, cost_by_nodes(graph, costs))
-        states = {fingerprint(graph): given}
-        best = run.found(graph, self.rules)
-        states.setdefault(fingerprint(best.graph), best)
-        for left_out in _most_applied(best)[: self.effort.rivals]:
-            if run.is_time_left():
-                rival = run.found(graph, [rule for rule in self.rules if rule is not left_out])
-                states.setdefault(fingerprint(rival.graph), rival)
-        cheap = (state for state in states.values() if state.cost < (1 - self.effort.gain) * given.cost)
+        forms = forms_of(graph, self.rules)
+        given = cost_by_nodes(forms[0], costs)
+        searched_from = [(start, run.found(start, self.rules)) for form in forms for start in run.starts(form)]
+        states = {fingerprint(best.graph): best for _, best in searched_from}
+        for start, best in sorted(searched_from, key=lambda one: one[1].cost):
+            for left_out in _most_applied(best)[: self.effort.rivals]:
+                if run.is_time_left():
+                    rival = run.found(start, [rule for rule in self.rules if rule is not left_out])
+                    states.setdefault(fingerprint(rival.graph), rival)
+        cheap = (state for state in states.values() if state.steps and state.cost < (1 - self.effort.gain) * given)
         fitting = [state for state in cheap if run.fits(state.graph, graph)]
         if not fitting:
             return [Optimized.unchanged(graph)]
         before = costs.of_graph(graph)
         found = (Optimized(graph, s.graph, s.steps, before, costs.of_graph(s.graph), s.cost) for s in fitting)
-        return [*sorted(found, key=_rank), Optimized(graph, graph, (), before, before, given.cost)]
+        return [*sorted(found, key=_rank), Optimized(graph, graph, (), before, before, given)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +111,28 @@ class _Run:
         memory = self.search.memory
         return memory is None or peak_memory(graph) <= max(memory, peak_memory(given))
 
-    def found(self, graph: Graph, rules: Sequence[Rule]) -> State:
+    def starts(self, form: Graph) -> Iterator[State]:
+        """What a search begins with: ``form``, and, if time is left, it after the rules that always run.
+
+        What they make may cost more, node by node, than what it becomes by others (a normalization as a product and a
+        sum).
+        """
+        yield State(form, cost_by_nodes(form, self.costs))
+        always = set(load_rules(ALGEBRA))
+        done = list(sweeps(form, [rule for rule in self.search.rules if rule in always], fold=False))
+        if done and self.is_time_left():
+            graph = done[-1][0]
+            steps = (applied_by(one, 0.0, 0.0) for _, made in done for one in made)
+            yield State(graph, cost_by_nodes(graph, self.costs), tuple(steps))
+
+    def found(self, start: State, rules: Sequence[Rule]) -> State:
         """The best graph found with ``rules``, piece by piece."""
         search = self.search
         by = Backtracking(rules, self.costs, search.effort.limits, self.is_time_left, search.memory).best
         if search.strategy is Strategy.SATURATION:
             by = partial(self._saturated, rules=rules)
-        return searched(graph, search.effort.piece, by)
+        made = searched(start.graph, search.effort.piece, by)
+        return replace(made, steps=(*start.steps, *made.steps))
 
     def _saturated(self, piece: Graph, rules: Sequence[Rule]) -> State:
         """The result of saturation; ``piece`` itself if no time is left."""
