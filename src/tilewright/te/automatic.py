@@ -25,6 +25,7 @@ def autoschedule(
     *,
     name: str = "main",
     inputs: Sequence[Tensor] | None = None,
+    constants: Sequence[Tensor] = (),
     dims: Mapping[str, int] | None = None,
     trials: Annotated[int, Within(0, 1 << 20)] | None = None,
     minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
@@ -43,8 +44,11 @@ def autoschedule(
     processes, and the fastest of them and of the analytic choice is returned; the other arguments are those of
     ``tilewright.tune_kernel``. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
     extents if there are trials, ``MeasureError`` if no candidate can be measured.
+
+    ``constants``: as of ``create_schedule``; sketches choose their layouts.
     """
-    made, chosen = create_schedule(outputs, name, inputs=inputs, dims=dims), target_of(target)
+    made = create_schedule(outputs, name, inputs=inputs, constants=constants, dims=dims)
+    chosen = target_of(target)
     if not trials and not minutes:
         return made.scheduled(schedule(made.naive, chosen))
     tuned = tune_kernel(
