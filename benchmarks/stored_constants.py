@@ -1,22 +1,30 @@
-"""What it is worth to lay constants out anew: `python -m benchmarks.stored_constants [TASK ...] [--seconds 20]`.
+"""What it is worth to store constants as a schedule reads them: `python -m benchmarks.stored_constants [TASK ...]`.
 
-Each task is searched in sketches alone, with its weights as constants, so that the schedule decides how they are
-stored, and as plain inputs. Then both kernels and the analytic choice run in turns, on the same data: printed are
-medians of ratios. Weights `w[n, k]` have a row for each output.
+For each task, random tiles of the sketch that tiles and does no more are timed with each place where the weights may
+be packed: not at all, as a whole in each call, for each tile, for each outer step of the reduction, or before all
+calls. The fastest of each place then run in turns: printed are medians of ratios. Weights `w[n, k]` have a row for
+each output.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
 import numpy as np
 
 from tilewright import te
+from tilewright.sketch import sketch_spaces
+from tilewright.sketch.packing import NOT, STEPS, STORED, TILE, WHOLE
+from tilewright.space.space import Space
+from tilewright.target.target import Target
+from tilewright.te.kernel import Kernel
 from tilewright.tensor.ir import Reduction, Tensor
 
 ROUNDS = 9
 WEIGHTS = "W"
+DECISION = f"Y.pack.{WEIGHTS}"
+PLACES = {NOT: "as it is", WHOLE: "whole", TILE: "each tile", STEPS: "each step", STORED: "stored"}
 
 
 def dense(rows: int, inner: int, columns: int, *, is_row_for_output: bool) -> tuple[Tensor, Tensor]:
@@ -54,30 +62,50 @@ TASKS: dict[str, Callable[[], tuple[Tensor, Tensor]]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Search and measure; print a row for each task."""
+    """Measure; print a row for each task."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.stored_constants", description="Constants laid out anew."
     )
     parser.add_argument("tasks", nargs="*", help=f"default all of {', '.join(TASKS)}")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each search, default %(default)s")
+    parser.add_argument("--candidates", type=int, default=16, help="tiles of each task, default %(default)s")
     options = parser.parse_args(arguments)
-    print("task: plain / stored anew, analytic choice / stored anew (medians of runs in turns); layout", flush=True)
+    print(f"task: {', '.join(PLACES.values())} (times, as multiples of that of weights that are stored anew)")
     for task in options.tasks or TASKS:
-        plain, analytic, layout = compared(TASKS[task], options.seconds / 60)
-        print(f"{task}: {plain:.2f}, {analytic:.2f}; {layout or 'as it was'}", flush=True)
+        ratios = compared(*TASKS[task](), options.candidates)
+        print(f"{task}: {', '.join(f'{PLACES[place]} {ratio:.2f}' for place, ratio in ratios.items())}", flush=True)
 
 
-def compared(task: Callable[[], tuple[Tensor, Tensor]], minutes: float) -> tuple[float, float, str]:
-    """The times without constants and of the analytic choice, as multiples of that with constants; and the layout."""
-    output, weights = task()
-    search = partial(te.autoschedule, output, minutes=minutes, space="sketches")
-    stored, plain, analytic = search(constants=[weights]), search(), te.autoschedule(output)
+def compared(output: Tensor, weights: Tensor, candidates: int) -> dict[int, float]:
+    """The time of the fastest candidate of each place, as a multiple of that of the fastest with stored weights."""
     shape = [int(str(extent)) for extent in weights.shape]
     values = {WEIGHTS: np.random.default_rng(0).standard_normal(shape).astype(np.float32)}
-    kernels = [te.build(schedule, threads=1, constants=values) for schedule in (stored, plain, analytic)]
-    rounds = [[kernel.time(repeats=3, least_seconds=0.02) for kernel in kernels] for _ in range(ROUNDS)]
-    ratios = [median(times[place] / times[0] for times in rounds) for place in (1, 2)]
-    return ratios[0], ratios[1], stored.program.layout(WEIGHTS)
+    schedules = drawn(output, weights, candidates)
+    kernels = [(place, te.build(schedule, threads=1, constants=values)) for place, schedule in schedules]
+    rough = [kernel.time(repeats=2, least_seconds=0.005) for _, kernel in kernels]
+    fastest: dict[int, Kernel] = {}
+    for number in np.argsort(rough)[::-1]:
+        fastest[kernels[number][0]] = kernels[number][1]
+    rounds = [{place: kernel.time(repeats=3) for place, kernel in fastest.items()} for _ in range(ROUNDS)]
+    return {place: median(times[place] / times[STORED] for times in rounds) for place in sorted(fastest)}
+
+
+def drawn(output: Tensor, weights: Tensor, count: int) -> Iterator[tuple[int, te.TeSchedule]]:
+    """Random tiles, with each place where the weights may be packed: as a whole, if they are plain inputs."""
+    whole = te.create_schedule(output, constants=[weights])
+    anew, plain = (last_space(te.create_schedule(output, constants=given)) for given in ([weights], []))
+    for digits in anew.sample(count, np.random.default_rng(0)):
+        decisions = anew.describe(digits)
+        for place in PLACES:
+            space = plain if place == WHOLE else anew
+            if any(knob.name == DECISION and place in knob.values for knob in space.knobs):
+                chosen = space.digits({**decisions, DECISION: place})
+                yield place, whole.scheduled(space.schedule(chosen))
+
+
+def last_space(schedule: te.TeSchedule) -> Space:
+    """Of the sketch that tiles and does no more."""
+    *_, (_, space) = sketch_spaces(schedule.program, Target.host(), threads=1)
+    return space
 
 
 if __name__ == "__main__":
