@@ -6,6 +6,7 @@ from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadProgram
+from tilewright.base.events import Listener, ignore
 from tilewright.base.search import Model, Spaces
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.sketch import SketchRule
@@ -37,6 +38,7 @@ def autoschedule(
     threads: Annotated[int, Within(1, MAX_THREADS)] = 1,
     seed: int = 0,
     records: FilePath | None = None,
+    listener: Listener = ignore,
 ) -> TeSchedule:
     """A schedule of the program that computes ``outputs``: the compiler's choice for ``target`` by its cost model.
 
@@ -64,5 +66,6 @@ def autoschedule(
         seed=seed,
         target=chosen,
         records=None if records is None else Path(records),
+        listener=listener,
     )
     return made.scheduled(tuned.schedule)
