@@ -1,6 +1,7 @@
 """``te.build``, ``te.autoschedule`` and ``te.evaluate``: against NumPy."""
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import tilewright
 from tilewright import te
 from tilewright.base.errors import BadFeed, BadInput, NotEquivalent, ResourceLimit, UnsupportedKernel
+from tilewright.base.events import Event
 from tilewright.base.settings import Settings
 from tilewright.loops.parser import parse_program
 from tilewright.runtime.sizing import processors_for
@@ -153,8 +155,13 @@ def test_autoschedule_is_the_compilers_choice() -> None:
 
 @pytest.mark.slow
 def test_autoschedule_measures() -> None:
-    s = te.autoschedule(C, trials=3, search="random")
+    told: list[Event] = []
+    s = te.autoschedule(C, trials=3, search="random", listener=told.append)
     assert te.build(s).check()["C"].worst < 1e-5
+    (event,) = told
+    assert re.fullmatch(
+        r"search main: \d+ candidates, the fastest takes \S+ us, the analytic choice \S+ us", str(event)
+    )
 
 
 def test_evaluate() -> None:

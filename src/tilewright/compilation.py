@@ -1,7 +1,7 @@
 """The stages of a compilation; ``driver`` adds the search for a better graph."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.kernels.packing import pack
 from tilewright.loops.positions import with_checks
-from tilewright.loops.program import Program
+from tilewright.loops.program import Program, with_constants
 from tilewright.ops import Trait
 from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
 from tilewright.passes.attention import recognize_attention
@@ -359,7 +359,7 @@ def _schedule_all(
     groups: Sequence[Group], laid_out: LaidOut, options: Options, services: Services
 ) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
     """The kernels (equal groups share one), the calls of main, and the packed constants."""
-    kernels: dict[str, ScheduledKernel] = {}
+    kernels: dict[tuple[str, tuple[str, ...]], ScheduledKernel] = {}
     steps: list[Step] = []
     packed: dict[Value, Array] = {}
     lowering = Lowering(laid_out, options.target, options.bounds)
@@ -368,35 +368,39 @@ def _schedule_all(
             kernel = lowering.kernel(group)
         except Unsupported as error:
             raise UnsupportedModel(f"{_sources(group)}: {_explained(str(error), laid_out.graph)}") from error
-        known = kernels.get(kernel.text)
+        pairs = zip(kernel.program.params, kernel.arguments, strict=True)
+        constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
+        # Only what was tuned stores constants otherwise, and so depends on which these are.
+        key = (kernel.text, () if services.tuned is None else constant)
+        known = kernels.get(key)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
-            pairs = zip(named.params, kernel.arguments, strict=True)
-            constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
             known = _scheduled(named, constant, options.target, services.tuned)
             single = lowering.single(group, kernel)
             if single is not None:
                 own = _scheduled(replace(single, name=f"{named.name}_single"), constant, options.target, services.tuned)
                 known = replace(known, single=own)
-        kernels[kernel.text] = known.of(group)
-        dtypes = [parameter.dtype for parameter in kernel.program.params]
-        own = zip(kernel.arguments, dtypes, strict=True)
-        arguments = tuple(_stored(value, dtype, kernel, laid_out) for value, dtype in own)
-        for plain, stored in zip(kernel.arguments, arguments, strict=True):
+        kernels[key] = known.of(group)
+        arguments: list[Value] = []
+        for parameter, plain in zip(kernel.program.params, kernel.arguments, strict=True):
+            packings = _packings(plain, kernel, known.program.layout(parameter.name))
+            stored = _stored(plain, parameter.dtype, packings, laid_out)
+            arguments.append(stored)
             array = laid_out.graph.constants.get(plain)
             if array is not None and stored != plain and stored not in packed:
-                packed[stored] = _packed(array.astype(stored.dtype.numpy, copy=False), kernel.packings.get(plain))
-        steps.append(Step(known.program.name, arguments, kernel.program.outputs))
+                packed[stored] = _packed(array.astype(stored.dtype.numpy, copy=False), packings)
+        steps.append(Step(known.program.name, tuple(arguments), kernel.program.outputs))
         services.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
 
 
 def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned: Recorded | None) -> ScheduledKernel:
     """The kernel scheduled by the best record, or by the analytic choice."""
-    found = None if tuned is None else tuned.find(naive)
+    known = with_constants(naive, constants)
+    found = None if tuned is None else tuned.find(known)
     if found is None:
         return ScheduledKernel(naive, schedule(naive, target), (), constants)
-    return ScheduledKernel(naive, found.schedule, (), constants, found.microseconds, found.simulated)
+    return ScheduledKernel(known, found.schedule, (), constants, found.microseconds, found.simulated)
 
 
 def _explained(reason: str, graph: Graph) -> str:
@@ -419,16 +423,26 @@ def _place(group: Group, origin: Origin) -> str:
     return f"{nodes[origin.number].source or origin.operator}: {origin.operand}"
 
 
-def _packed(array: Array, packing: IndexMap | None) -> Array:
-    return array if packing is None else pack(array, packing, aligned_array)
+def _packings(value: Value, kernel: Kernel, layout: str) -> tuple[IndexMap, ...]:
+    """How a constant is packed for ``kernel``: by its te program, and then as its schedule wants it (``layout``)."""
+    own = kernel.packings.get(value)
+    return (*(() if own is None else (own,)), *((IndexMap.parse(layout),) if layout else ()))
 
 
-def _stored(value: Value, dtype: DType, kernel: Kernel, laid_out: LaidOut) -> Value:
-    """``value`` as stored for ``kernel``. Constants may have different layouts and dtypes for different kernels."""
-    packing, layout = kernel.packings.get(value), laid_out.layouts.get(value)
-    if value in laid_out.graph.constants and (packing is not None or dtype != value.dtype):
-        how = ": ".join(([] if packing is None else [str(packing)]) + ([] if dtype == value.dtype else [str(dtype)]))
-        shape = value.shape if packing is None else packing.shape(value.shape)
+def _packed(array: Array, packings: Sequence[IndexMap]) -> Array:
+    for packing in packings:
+        array = pack(array, packing, aligned_array)
+    return array
+
+
+def _stored(value: Value, dtype: DType, packings: Sequence[IndexMap], laid_out: LaidOut) -> Value:
+    """``value`` as stored for a kernel. Constants may have different layouts and dtypes for different kernels."""
+    layout = laid_out.layouts.get(value)
+    if value in laid_out.graph.constants and (packings or dtype != value.dtype):
+        how = ": ".join([*map(str, packings), *([] if dtype == value.dtype else [str(dtype)])])
+        shape = value.shape
+        for packing in packings:
+            shape = packing.shape(shape)
         return Value(f"{value.name}[{how}]", dtype, shape)
     return replace(value, dtype=dtype, shape=value.shape if layout is None else layout.shape(value.shape))
 
@@ -453,11 +467,24 @@ def build_program(
 
 
 def program_image(
-    program: Program, target: Target, emission: Emission, *, backend: Backend = CPU, cache: Cache | None = None
+    program: Program,
+    target: Target,
+    emission: Emission,
+    *,
+    constants: Collection[str] = (),
+    backend: Backend = CPU,
+    cache: Cache | None = None,
 ) -> tuple[Image, Manifest]:
-    """One scheduled loop program as compiled code, with its manifest."""
-    made = backend.emit(main_for(program), [program], target, emission).link(cache)
-    values = [Value(p.name, p.dtype, p.shape) for p in program.params]
-    count = len(values) - program.outputs
-    manifest = interface.manifest(values[:count], values[count:], (), program.dims, made.needs, checks=emission.checks)
+    """One scheduled loop program as compiled code, with its manifest.
+
+    ``constants``: inputs whose values are known when the image is launched, in their order in the program.
+    """
+    given = tuple(p for p in program.inputs if p.name not in constants)
+    known = tuple(p for p in program.inputs if p.name in constants)
+    main = replace(main_for(program), params=(*given, *known, *program.results))
+    made = backend.emit(main, [program], target, replace(emission, constants=len(known))).link(cache)
+    inputs, fixed, outputs = (
+        [Value(p.name, p.dtype, p.shape) for p in buffers] for buffers in (given, known, program.results)
+    )
+    manifest = interface.manifest(inputs, outputs, fixed, program.dims, made.needs, checks=emission.checks)
     return made, manifest

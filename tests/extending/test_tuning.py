@@ -16,6 +16,7 @@ from tests.extending.stripes import stripes
 from tests.frontend.models import model as make_model
 from tests.measure.jobs import product
 from tilewright.base.errors import BadInput
+from tilewright.base.events import Recorder, Searched
 from tilewright.base.search import Model, Search
 from tilewright.cli import main
 from tilewright.loops.interpreter import interpret
@@ -67,7 +68,13 @@ def test_a_cost_model_of_ones_own_is_asked(monkeypatch: pytest.MonkeyPatch) -> N
         fit(self, features, throughputs)
 
     monkeypatch.setattr(LinearModel, "fit", watched)
-    assert tune_kernel(PRODUCT, cost_model=STRAIGHT_LINES, trials=8).tried >= 8
+    told = Recorder()
+    assert tune_kernel(PRODUCT, cost_model=STRAIGHT_LINES, trials=8, listener=told).tried >= 8
+    *_, last = told.events
+    assert isinstance(last, Searched)
+    assert last.candidates >= 8
+    assert last.analytic_us is not None
+    assert 0 < (last.fastest_us or 0) <= last.analytic_us
     assert learned == [4, 8]
     model = LinearModel()
     features = RANDOM.standard_normal((40, 3))

@@ -76,6 +76,22 @@ def test_leading_axes_are_points() -> None:
     assert_same(naive, s.program)
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_reduction_axes_of_one_point_are_left_out(*, is_last: bool, is_inside: bool) -> None:
+    """Such as the taps of a convolution of points; loops over them may be anywhere."""
+    a, b = te.placeholder((8, 16), name="A"), te.placeholder((1, 16, 12), name="B")
+    k, r = te.reduce_axis((0, 16), name="k"), te.reduce_axis((0, 1), name="r")
+    axes = (k, r) if is_last else (r, k)
+    s = Schedule(lower(te.compute((8, 12), lambda i, j: te.sum(a[i + r, k] * b[r, k, j], axis=axes), name="C")))
+    naive = s.program
+    s.tile(("i", "j", "k"), (4, 4, 4), names=("io", "jo", "ko", "ii", "ji", "ki"))
+    s.reorder(*(("io", "jo", "ko", "ii", "ji", "ki", "r") if is_inside else ("r", "io", "jo", "ko", "ii", "ji", "ki")))
+    s.tensorize("ii", gemm())
+    assert called(s) == ["gemm_reset", "gemm_update"]
+    assert_same(naive, s.program)
+
+
 def test_update_and_reset_apart() -> None:
     s = matmul(8, 12, 16)
     naive = s.program

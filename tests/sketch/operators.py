@@ -168,6 +168,6 @@ SMALL: dict[str, Sequence[int]] = {
     "CAP": (5, 5, 3, 4, 3, 2, 1),
     "NRM": (16, 24),
     "ConvLayer": (6, 6, 4, 16, 3, 1, 1),
-    "TBS": (8, 3, 4),
+    "TBS": (6, 2, 4),
 }
 """Arguments for samples that are run."""

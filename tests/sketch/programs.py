@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tilewright import te
 from tilewright.base.dtypes import DType
 from tilewright.loops.program import Program
-from tilewright.tensor.ir import Tensor
+from tilewright.tensor.ir import Reduction, Tensor
 
 
 def matmul(m: int, n: int, k: int) -> Tensor:
@@ -169,8 +169,13 @@ def naive(output: Tensor) -> Program:
     return te.create_schedule(output).program
 
 
-def dot_product(m: int, n: int, k: int, left: DType, right: DType, wide: DType) -> Tensor:
-    """Rows by rows, of narrow numbers, added up in wide ones."""
-    a, b = te.placeholder((m, k), left, "A"), te.placeholder((n, k), right, "B")
-    r = te.reduce_axis((0, k), "k")
-    return te.compute((m, n), lambda i, j: te.sum(te.cast(a[i, r], wide) * te.cast(b[j, r], wide), axis=r), name="C")
+def dot_product(m: int, n: int, k: int, left: DType, right: DType, wide: DType, *, taps: int = 0) -> Tensor:
+    """Rows by rows, of narrow numbers, added up in wide ones; with so many ``taps`` of a point."""
+    a, b = te.placeholder((m, k), left, "A"), te.placeholder((*[1] * taps, n, k), right, "B")
+    axes = [te.reduce_axis((0, k), "k"), *(te.reduce_axis((0, 1), f"tap{tap}") for tap in range(taps))]
+
+    def element(i: te.Expr, j: te.Expr) -> Reduction:
+        r, *own = axes
+        return te.sum(te.cast(a[i, r], wide) * te.cast(b[(*own, j, r)], wide), axis=axes)
+
+    return te.compute((m, n), element, name="C")

@@ -38,12 +38,14 @@ def test_products_with_zero_and_one_vanish() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtypes", "instruction"), [((u8, i8, i32), "vpdpbusd"), ((bf16, bf16, f32), "vdpbf16ps")], ids=["bytes", "bfloats"]
+    ("dtypes", "instruction", "taps"),
+    [((u8, i8, i32), "vpdpbusd", 0), ((u8, i8, i32), "vpdpbusd", 2), ((bf16, bf16, f32), "vdpbf16ps", 0)],
+    ids=["bytes", "convolution of points", "bfloats"],
 )
-def test_instructions(dtypes: tuple[DType, DType, DType], instruction: str) -> None:
+def test_instructions(dtypes: tuple[DType, DType, DType], instruction: str, taps: int) -> None:
     if te.dot_products(FOUR_CORES).get(instruction) is None:
         pytest.skip(f"this processor has no {instruction}")
-    whole = te.create_schedule(programs.dot_product(8, 32, 16, *dtypes))
+    whole = te.create_schedule(programs.dot_product(8, 32, 16, *dtypes, taps=taps))
     one = first_schedule(whole, "tensorize(C), cache_write(C), tile_and_fuse(C)")
     check(whole, one)
     assert instruction in te.build(whole.scheduled(one), threads=1).asm

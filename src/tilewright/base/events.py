@@ -76,7 +76,24 @@ class Warned:
         return f"warning: {self.text}"
 
 
-Event: TypeAlias = StepStarted | StepFinished | Advanced | CacheLookup | Warned
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A round of the search for a schedule ended; None: a time that is not known."""
+
+    kernel: str
+    candidates: int
+    """That were tried so far."""
+    fastest_us: float | None
+    analytic_us: float | None
+    """Of the analytic choice."""
+
+    def __str__(self) -> str:
+        fastest = "none is right yet" if self.fastest_us is None else f"the fastest takes {self.fastest_us:.4g} us"
+        analytic = "" if self.analytic_us is None else f", the analytic choice {self.analytic_us:.4g} us"
+        return f"search {self.kernel}: {self.candidates} candidates, {fastest}{analytic}"
+
+
+Event: TypeAlias = StepStarted | StepFinished | Advanced | CacheLookup | Warned | Searched
 Listener: TypeAlias = Callable[[Event], None]
 """Called from the thread in which the event happens; must not raise."""
 

@@ -25,6 +25,7 @@ from tilewright.insight.profile import extents_of
 from tilewright.insight.references import in_float64
 from tilewright.insight.repro import PROGRAM, SETTINGS, TRACE
 from tilewright.kernels.dot_products import all_dot_products
+from tilewright.kernels.packing import stored_by
 from tilewright.loops.parser import parse_program
 from tilewright.measure.difference import difference
 from tilewright.runtime.manifest import Manifest, Symbol
@@ -100,9 +101,9 @@ def _rerun_kernel(asked: _Asked, console: Console) -> bool:
     naive = parse_program(program)
     schedule = replay(Trace.from_json(trace), naive, intrinsics=all_dot_products())
     executable = build_program(schedule.program, options.target, threads=options.threads, checked=True)
-    feeds = random_inputs(executable.manifest, asked.seed)
-    results = executable.run(feeds)
-    expected = build_program(naive, options.target, threads=1, checked=True).run(feeds)
+    reference = build_program(naive, options.target, threads=1, checked=True)
+    feeds = random_inputs(reference.manifest, asked.seed)
+    results, expected = executable.run(stored_by(schedule.program, feeds)), reference.run(feeds)
     worst = max(difference(y, r).worst for y, r in zip(results, expected, strict=True))
     told = f"{naive.name}: the results differ from those of the naive program by {worst:.1e}"
     console.print(told, highlight=False, markup=False)

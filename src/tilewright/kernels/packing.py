@@ -14,6 +14,7 @@ import numpy as np
 from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.kernels.relayout import Layouts, block_factors
+from tilewright.loops.program import Program
 from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import ZERO, Binary, Cast, Const, Expr, Read, Var, const
@@ -69,6 +70,15 @@ def pack(array: Array, index_map: IndexMap, empty: Empty = np.empty) -> Array:
     result = empty(digits.stored, array.dtype)
     result.reshape(digits.extents)[...] = split.transpose(np.argsort(digits.order))
     return result
+
+
+def stored_by(program: Program, arrays: Mapping[str, Array], empty: Empty = np.empty) -> dict[str, Array]:
+    """``arrays``, by the names of inputs of the scheduled ``program``, each in the layout that it wants."""
+    layouts = {name: program.layout(name) for name in arrays}
+    return {
+        name: pack(array, IndexMap.parse(layouts[name]), empty) if layouts[name] else array
+        for name, array in arrays.items()
+    }
 
 
 def unpack(stored: Array, index_map: IndexMap, shape: tuple[int, ...]) -> Array:

@@ -1,8 +1,9 @@
 """Hashes of loop programs, independent of the program's name and formatting.
 
-``identity`` is a hash of a program without its own name. The names of its loops, blocks and buffers count, as schedules
-refer to them, and lowering names them deterministically. ``family`` also leaves out numbers: programs of one family
-differ only in these, and ``numbers`` lists them in a fixed order. ::
+``identity`` is a hash of a program without its own name, and without what it says about which inputs are constants:
+that changes which schedules it may have, but not what it computes. The names of its loops, blocks and buffers count, as
+schedules refer to them, and lowering names them deterministically. ``family`` also leaves out numbers: programs of one
+family differ only in these, and ``numbers`` lists them in a fixed order. ::
 
     identity(lower(C)) == identity(parse_program(str(lower(C))))
 """
@@ -16,7 +17,7 @@ from math import log2
 from typing import cast
 
 from tilewright.base.dtypes import DType
-from tilewright.loops.program import Program
+from tilewright.loops.program import Program, without_constants
 from tilewright.symbolic.expr import Expr, Extent
 
 _BESIDE = {Program: frozenset({"name"}), Extent: frozenset({"label"})}
@@ -69,7 +70,7 @@ def _atoms(program: Program) -> list[object]:
             if isinstance(value, Expr):
                 known[value] = slice(start, len(atoms))
 
-    add(program)
+    add(without_constants(program))
     return atoms
 
 

@@ -1,6 +1,7 @@
 """A whole loop program (signature and body), and the intrinsics that it may call."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from tilewright.loops.ir import Annotations, Buffer, Stmt
 from tilewright.loops.printer import format_program
@@ -55,6 +56,14 @@ class Program:
         """The level of the nearest cache that prefetches load into."""
         return int(dict(self.annotations).get(prefetch_cache_key(buffer), 1))
 
+    def is_constant(self, buffer: str) -> bool:
+        """Whether the caller knows the input ``buffer`` before all calls, so that a schedule may choose its layout."""
+        return constant_key(buffer) in dict(self.annotations)
+
+    def layout(self, buffer: str) -> str:
+        """The index map by which a schedule wants the constant ``buffer`` stored; empty: as it was declared."""
+        return str(dict(self.annotations).get(layout_key(buffer), ""))
+
     @property
     def bounds(self) -> Bounds:
         """Facts outside of all loops: the run-time extents."""
@@ -69,6 +78,31 @@ def prefetch_key(buffer: str) -> str:
 def prefetch_cache_key(buffer: str) -> str:
     """The annotation with the cache level of prefetches, if not the first."""
     return f"prefetch_cache.{buffer}"
+
+
+_CONSTANT = "constant."
+
+
+def constant_key(buffer: str) -> str:
+    """The annotation of a program that says that an input is a constant."""
+    return f"{_CONSTANT}{buffer}"
+
+
+def layout_key(buffer: str) -> str:
+    """The annotation with the index map by which a constant is stored."""
+    return f"layout.{buffer}"
+
+
+def with_constants(program: Program, names: Iterable[str]) -> Program:
+    """``program``, in which the inputs called ``names`` are constants."""
+    new = ((constant_key(name), 1) for name in names if not program.is_constant(name))
+    return replace(program, annotations=(*program.annotations, *new))
+
+
+def without_constants(program: Program) -> Program:
+    """``program`` that does not tell which inputs are constants."""
+    kept = tuple(note for note in program.annotations if not note[0].startswith(_CONSTANT))
+    return replace(program, annotations=kept)
 
 
 @dataclass(frozen=True, slots=True)

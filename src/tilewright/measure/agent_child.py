@@ -47,6 +47,7 @@ class AgentBench(ApartBench):
         workload = self.prepared(job)
         say(Done(Phase.PREPARE))
         interface, program = _program(self.image(job), job.timing)
+        workload = workload.stored_for(job.trace)
         say(Done(Phase.BUILD))
         phase = Phase.CHECK
         try:

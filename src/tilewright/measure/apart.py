@@ -42,7 +42,7 @@ class ApartBench(ABC):
 
     def prepared(self, job: Job) -> Workload:
         """Inputs and results of the job's program; those of the last one are kept."""
-        key = (job.workload, job.seed)
+        key = (job.program, job.seed)
         if self._workload is None or self._key != key:
             self._key, self._workload = None, None  # its memory is freed first
             self._workload = load(job.program, job.seed, Target.host())

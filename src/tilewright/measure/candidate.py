@@ -5,7 +5,7 @@ no writes outside of the arrays.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -53,6 +53,33 @@ class _Arguments:
         return _Arguments(inputs, results)
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A workload, and the arrays that candidates get."""
+
+    workload: Workload
+    guarded: Mapping[Side, _Arguments]
+    cold: dict[tuple[tuple[str, ...], int], Turns] = field(default_factory=dict[tuple[tuple[str, ...], int], Turns])
+
+    @staticmethod
+    def of(workload: Workload) -> "_Prepared":
+        """Its inputs between guard pages."""
+        return _Prepared(workload, {side: _Arguments.of(workload, side) for side in Side})
+
+    def stored_for(self, job: Job) -> "_Prepared":
+        """The same with constants as the job's schedule wants them."""
+        workload = self.workload.stored_for(job.trace)
+        return self if workload is self.workload else _Prepared.of(workload)
+
+    def turns(self, timing: Timing) -> Turns:
+        """The inputs of successive runs: with enough copies of cold ones that each is evicted from the caches by the
+        others."""
+        key = timing.cold, timing.between_bytes
+        if key not in self.cold:
+            self.cold[key] = _copies(self.workload.inputs, *key)
+        return self.cold[key]
+
+
 class Measuring(Protocol):
     """What measures, in a child."""
 
@@ -71,9 +98,7 @@ class Bench:
         self._start = start
         self._clock = Clock(Target.host())
         self._key: tuple[str, int] | None = None
-        self._workload: Workload | None = None
-        self._guarded: dict[Side, _Arguments] = {}
-        self._cold: dict[tuple[tuple[str, ...], int], Turns] = {}
+        self._ready: _Prepared | None = None
 
     def measure(self, request: Request, say: Say) -> None:
         """Measure a candidate, or only build it, and report the outcome and the progress."""
@@ -99,15 +124,17 @@ class Bench:
             raise MeasureError(f"{job.target} can't be measured here: {reason}")
         if job.timing.simulated:
             raise MeasureError(f"here code is timed, and simulated cycles of {job.timing.simulated} are asked for")
-        workload = self._prepared(job, target)
+        prepared = self._prepared(job, target)
         say(Done(Phase.PREPARE))
-        kernel = self._start(self._image(job), job, workload.program.name)
+        kernel = self._start(self._image(job), job, prepared.workload.program.name)
+        prepared = prepared.stored_for(job)
+        workload, guarded = prepared.workload, prepared.guarded
         say(Done(Phase.BUILD))
-        _check(kernel, workload, self._guarded[Side.RIGHT])
-        _check(kernel, workload, self._guarded[Side.LEFT], known=self._guarded[Side.RIGHT].results)
+        _check(kernel, workload, guarded[Side.RIGHT])
+        _check(kernel, workload, guarded[Side.LEFT], known=guarded[Side.RIGHT].results)
         say(Done(Phase.CHECK))
         try:
-            timed = Timed(kernel, *self._turns(job.timing))
+            timed = Timed(kernel, *prepared.turns(job.timing))
             budget = _TIMING_FRACTION * request.run_seconds
             times = self._clock.time(timed, job.timing, budget, request.hopeless_us)
         except MemoryError as error:
@@ -121,23 +148,13 @@ class Bench:
             machine=machine_state(),
         )
 
-    def _prepared(self, job: Job, target: Target) -> Workload:
-        key = (job.workload, job.seed)
-        if self._workload is None or self._key != key:
-            self._key, self._workload, self._guarded, self._cold = None, None, {}, {}  # their memory is freed first
-            self._workload = load(job.program, job.seed, target)
-            self._guarded = {side: _Arguments.of(self._workload, side) for side in Side}
+    def _prepared(self, job: Job, target: Target) -> _Prepared:
+        key = (job.program, job.seed)
+        if self._ready is None or self._key != key:
+            self._key, self._ready = None, None  # its memory is freed first
+            self._ready = _Prepared.of(load(job.program, job.seed, target))
             self._key = key
-        return self._workload
-
-    def _turns(self, timing: Timing) -> Turns:
-        """The inputs of successive runs: with enough copies of cold ones that each is evicted from the caches by the
-        others."""
-        assert self._workload is not None, "a workload is prepared before it is timed"
-        key = timing.cold, timing.between_bytes
-        if key not in self._cold:
-            self._cold[key] = _copies(self._workload.inputs, *key)
-        return self._cold[key]
+        return self._ready
 
     def _image(self, job: Job) -> Image:
         """The image for this job, built now if there is none."""

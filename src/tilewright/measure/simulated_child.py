@@ -30,7 +30,7 @@ class SimulatedBench(ApartBench):
         say(Done(Phase.PREPARE))
         image = self.image(job)
         say(Done(Phase.BUILD))
-        found = _run(image, workload, request.run_seconds)
+        found = _run(image, workload.stored_for(job.trace), request.run_seconds)
         say(Done(Phase.CHECK))
         return Outcome(Verdict.OK, times_us=(found.cost.cycles / 1e3,), machine=found.facts)
 

@@ -1,7 +1,7 @@
 """Inputs (from a seed) and expected results (of the naive program) for a candidate."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,14 +9,18 @@ from tilewright.base.arrays import Array, random_array
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import MeasureError, TilewrightError
 from tilewright.cost.work import count
+from tilewright.kernels.packing import pack
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.loops.verify import verify
-from tilewright.measure.build import image_of, shape_of
+from tilewright.measure.build import RefusedError, image_of, shape_of
 from tilewright.measure.difference import Reference
 from tilewright.measure.exact import with_exact_sums
-from tilewright.runtime.memory import aligned_copy
+from tilewright.measure.verdicts import Phase, Verdict
+from tilewright.runtime.memory import aligned_array, aligned_copy
+from tilewright.schedule.trace import Trace
+from tilewright.schedule.transform_layout import layouts_of
 from tilewright.target.target import Target
 
 INTERPRETED_OPERATIONS = 20_000
@@ -35,6 +39,20 @@ class Workload:
     expected: Mapping[str, Array]
     references: Mapping[str, Reference]
     """``expected``, prepared for comparison."""
+
+    def stored_for(self, trace: str) -> "Workload":
+        """The same with constants in the layouts that the schedule ``trace`` gives them. Raises ``RefusedError``."""
+        constants = [buffer.name for buffer in self.program.inputs if self.program.is_constant(buffer.name)]
+        if not constants:
+            return self
+        try:
+            layouts = layouts_of(Trace.from_json(trace), constants)
+            packed = {name: pack(self.inputs[name], by, aligned_array) for name, by in layouts.items()}
+        except TilewrightError as error:
+            raise RefusedError(Verdict.BUILD_ERROR, Phase.BUILD, str(error)) from error
+        for array in packed.values():
+            array.flags.writeable = False
+        return replace(self, inputs={**self.inputs, **packed}) if packed else self
 
     def fault(self, results: Mapping[str, Array]) -> str:
         """The differences of ``results`` from the expected ones; empty if they agree."""

@@ -246,7 +246,10 @@ class Schedule:
 
     @_primitive
     def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:
-        """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the new loops of a plain writer."""
+        """Store ``buffer`` packed, as in ``"k, n -> n // 16, k, n % 16"``; returns the new loops of a plain writer.
+
+        Of the parameters, only constants may be stored otherwise.
+        """
         packing = self._look(lambda: IndexMap.parse(index_map) if isinstance(index_map, str) else index_map)
         call = _call(Primitive.TRANSFORM_LAYOUT, _block(block), buffer, packing)
         return self._apply(call, lambda: transform_layout(self.program, _block(block), buffer, packing))

@@ -108,8 +108,8 @@ def _tile(axis: IterVar, binding: Expr, inner: Sequence[Var], bounds: Bounds, re
 
 
 def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, bounds: Bounds) -> None:
-    """Checks that the loops run over each point of the tile once."""
-    variables = [loop.var for loop in inner]
+    """Checks that the loops run over each point of the tile once; those that run once do so at any of them."""
+    variables = [loop.var for loop in inner if loop.extent != ONE]
     iterations: Expr = ONE
     for loop in inner:
         iterations = iterations * loop.extent
@@ -141,14 +141,24 @@ def _matched(axes: Sequence[_Axis], pattern: Block, name: str) -> dict[Var, Iter
     for kind in IterKind:
         own = [axis for axis in axes if axis.axis.kind is kind]
         theirs = [axis for axis in pattern.axes if axis.kind is kind]
-        leading = len(own) - len(theirs)
-        fits = leading >= 0 and all(axis.size == 1 for axis in own[:leading])
-        if not fits or any(const(a.size) != t.extent for a, t in zip(own[leading:], theirs, strict=True)):
+        pairs = _paired(own, theirs)
+        if pairs is None:
             mine = " x ".join(f"{axis.size} ({axis.axis.name})" for axis in own) or "none"
             wanted = " x ".join(f"{axis.extent} ({axis.name})" for axis in theirs) or "none"
             raise refuse(f"the {kind.value} tile is {mine}, but {name} takes {wanted}")
-        matched.update(zip((axis.axis.var for axis in own[leading:]), theirs, strict=True))
+        matched.update(pairs)
     return matched
+
+
+def _paired(own: Sequence[_Axis], theirs: Sequence[IterVar]) -> dict[Var, IterVar] | None:
+    """Pairs of axes of equal sizes, from the right; axes of single points that do not fit are left out."""
+    left, pairs = list(theirs), dict[Var, IterVar]()
+    for axis in reversed(own):
+        if left and const(axis.size) == left[-1].extent:
+            pairs[axis.axis.var] = left.pop()
+        elif axis.size != 1:
+            return None
+    return None if left else pairs
 
 
 def _match(

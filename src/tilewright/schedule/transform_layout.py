@@ -1,18 +1,22 @@
 """``transform_layout``: changes the layout of an intermediate buffer, ``T[k, j]`` to ``T[j // 32, k, j % 32]``.
 
+So it does with a parameter that is declared constant, whose new layout the program then notes: whoever calls it stores
+the constant so, once (``kernels.packing``).
+
 If a factor does not divide an extent, part of the last tile is undefined, and never read. (Layouts as in Liu et al.,
 "Optimizing CNN Model Inference on CPUs", ATC 2019.)
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tilewright.loops.ir import NOTHING, Alloc, Block, Buffer, Loop, LoopKind, Seq, Stmt, Store
-from tilewright.loops.program import Program
+from tilewright.loops.program import Program, layout_key
 from tilewright.loops.visit import buffers, transform_stmts
 from tilewright.schedule.blocks import Indices, bounds_within, calls_in, guard, moved_accesses
 from tilewright.schedule.cache import buffer_named
 from tilewright.schedule.index_map import IndexMap
+from tilewright.schedule.trace import Primitive, Trace
 from tilewright.schedule.tree import (
     BlockRef,
     Location,
@@ -29,7 +33,7 @@ from tilewright.schedule.tree import (
     rewrite,
 )
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import ONE, TRUE, Expr, Var
+from tilewright.symbolic.expr import ONE, TRUE, Const, Expr, Var
 from tilewright.symbolic.simplify import equivalent, simplify
 
 
@@ -39,15 +43,16 @@ def transform_layout(
     """Store ``buffer``, which ``block`` reads or writes, packed by ``index_map``, in all blocks.
 
     If ``block`` writes the buffer in plain loops over its dimensions, they become loops over the packed dimensions,
-    which are returned. Refuses parameters (pack a ``cache_read`` or ``cache_write`` copy instead), maps that are not
-    injective, and buffers that are passed to intrinsics.
+    which are returned. Refuses parameters that are no constants (pack a ``cache_read`` or ``cache_write`` copy
+    instead), or are stored in another layout already, maps that are not injective, and buffers that are passed to
+    intrinsics.
     """
     old = buffer_named(program, buffer)
     user = block_at(program, block)
     if old not in buffers_read(user.stmt) | buffers_written(user.stmt):
         raise refuse(f"`{block}` does not use `{buffer}`", block)
     if old in program.params:
-        raise refuse(f"`{buffer}` is a parameter, laid out by the caller; transform a cache_read or cache_write of it")
+        _check_constant(program, old)
     if len(index_map.variables) != len(old.shape):
         raise refuse(f"the map has {len(index_map.variables)} indices, but `{buffer}` has {len(old.shape)} dimensions")
     index_map.inverse(old.shape, index_map.results)
@@ -62,7 +67,40 @@ def transform_layout(
     if plain is not None:
         changed, loops = _reordered(program, plain, user.stmt, old, new, index_map)
     body = change_blocks(_with_allocation(changed.body, old, new), lambda b: _packed(program, b, old, new, index_map))
-    return dataclasses.replace(changed, body=body), loops
+    changed = dataclasses.replace(changed, body=body)
+    return (_declared(changed, old, new, index_map) if old in program.params else changed), loops
+
+
+def _check_constant(program: Program, old: Buffer) -> None:
+    """Checks that the caller can store the parameter otherwise."""
+    if not program.is_constant(old.name):
+        raise refuse(
+            f"`{old.name}` is a parameter, laid out by the caller; transform a cache_read or cache_write of it, "
+            "or declare it constant"
+        )
+    if known := program.layout(old.name):
+        raise refuse(f"`{old.name}` is laid out by `{known}` already; a constant's layout is chosen once")
+    if not all(isinstance(extent, Const) for extent in old.shape):
+        raise refuse(f"`{old.name}` has run-time extents, so it can't be stored before they are known")
+
+
+def _declared(program: Program, old: Buffer, new: Buffer, index_map: IndexMap) -> Program:
+    """``program`` whose parameter ``old`` is ``new``, with a note of its layout."""
+    params = tuple(new if param == old else param for param in program.params)
+    note = (layout_key(old.name), str(index_map))
+    return dataclasses.replace(program, params=params, annotations=(*program.annotations, note))
+
+
+def layouts_of(trace: Trace, constants: Collection[str]) -> dict[str, IndexMap]:
+    """The layouts that the steps of ``trace`` give to ``constants``, by name."""
+    found: dict[str, IndexMap] = {}
+    for step in trace.steps:
+        match step.primitive, step.arguments:
+            case Primitive.TRANSFORM_LAYOUT, (_, str(buffer), IndexMap() as index_map) if buffer in constants:
+                found[buffer] = index_map
+            case _:
+                pass
+    return found
 
 
 def _check_uses(program: Program, old: Buffer) -> None:

@@ -6,6 +6,7 @@ High-Performance Tensor Programs for Deep Learning" (OSDI 2020).
 ``rules/`` has the derivation rules, a file for each: whether a rule applies to a block, and what it does. ``derive``
 applies them to all blocks, from the outputs to the inputs; ``annotate`` asks for what all sketches leave open: where
 blocks are computed, lanes, unrolled and parallel loops; ``annotate_threads``, where there are blocks and threads.
+``finishing`` says which loops become lanes, are written out, or run in parallel, and ``finish`` makes them so.
 ``structure``: how loops are tiled on a kind of target. ``pattern`` has what candidates that differ in numbers have in
 common, for cost models that look at many.
 """

@@ -2,17 +2,15 @@
 
 First everything is asked, in an order that depends on the sketch alone: where each block that no rule has placed is
 computed, how many lanes it has, what is unrolled, how much is parallel. Then the schedule is made of the answers: first
-its structure (``place``), then lanes, unrolled and parallel loops (``finish``), which depend on how long loops are.
+its structure (``place``), then lanes, unrolled and parallel loops, which depend on how long loops are (``finish``).
 """
 
 from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.kernels.schedules import extent_of, ref
-from tilewright.loops.ir import Alloc, Block, Loop
-from tilewright.loops.memory import LOCAL
+from tilewright.loops.ir import Block, Loop
 from tilewright.loops.program import Program
-from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import (
     BlockRef,
@@ -23,11 +21,9 @@ from tilewright.schedule.tree import (
     loops_of,
 )
 from tilewright.sketch.analysis import is_reduction, is_result, is_stencil, overlaps
-from tilewright.sketch.packing import Operand, crossed_axes, operands, pack, transpose
+from tilewright.sketch.packing import Operand, operands
 from tilewright.sketch.rule import Asked, Draft, Factored
-from tilewright.sketch.rules.rfactor import MOST_LANES
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Const
 from tilewright.symbolic.traversal import free_vars
 from tilewright.target.target import Target
 
@@ -41,12 +37,8 @@ ROWS = (1, 2, 4, 8)
 """Rows of a stencil that are computed side by side, so that what they have in common is loaded once."""
 PARTS = (1, 2, 4, 8, 16, 32, 64)
 """Iterations of the first loop of a stencil for which what it reads may be computed together."""
-EPILOGUE = 64
-"""Vector operations of what follows on a tile that are written out."""
 MOST_REPEATED = 2
 """How many times as often as needed a block may run, because parts of what is read overlap."""
-LOCAL_BYTES = 1 << 12
-"""Of a buffer on the stack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +56,11 @@ class Decided:
     """Blocks that partial results were made of, whose last loop is their lanes: by ``place``."""
 
 
-def annotate(draft: Draft) -> None:
-    """Ask ``draft.config``, and finish ``draft.schedule``. Raises ``ScheduleError`` if answers do not go together."""
-    finish(draft, place(draft))
-
-
 def place(draft: Draft) -> Decided:
-    """Ask, move blocks to where they are computed, and make partial results. Raises ``ScheduleError`` as above."""
+    """Ask ``draft.config``, move blocks to where they are computed, and make partial results.
+
+    Raises ``ScheduleError`` if answers do not go together.
+    """
     decided = _ask(draft)
     for name, size in decided.parts.items():
         _part(draft.schedule, name, size)
@@ -81,23 +71,6 @@ def place(draft: Draft) -> Decided:
     for name in [name for name in draft.names() if name in draft.factored]:
         partial += _factor(draft, name, draft.factored[name], lanes)
     return replace(decided, partial=frozenset(partial))
-
-
-def finish(draft: Draft, decided: Decided) -> None:
-    """Packed operands, lanes, unrolled and parallel loops, and buffers on the stack.
-
-    ``finishing.py`` does this for many candidates, but for packing.
-    """
-    s, lanes = draft.schedule, register_lanes(draft.schedule.program, draft.target)
-    copies = [pack(draft, operand, place, lanes) for operand, place in decided.packed.items()]
-    for block in all_blocks(s.program.body):
-        if block.name in draft.tiles:
-            _finish_tile(draft, block.name, decided.unrolled[block.name], lanes)
-        elif block.name not in copies:
-            _finish_plain(s, block.name, decided, lanes)
-    _keep_small_buffers_local(s)
-    for name, count in decided.parallel.items():
-        _spread(s, name, count)
 
 
 def register_lanes(program: Program, target: Target) -> int:
@@ -212,6 +185,18 @@ def reducing_loops(s: Schedule, name: str) -> list[Loop]:
     return [loop for loop in place.loops if loop.var in driven]
 
 
+def own_loops(s: Schedule, name: str) -> list[Loop]:
+    """The serial loops around one block only, outermost first."""
+    own = loops_of(s.program, BlockRef(name))
+    others = {
+        loop.var
+        for other in all_blocks(s.program.body)
+        if other.name != name
+        for loop in loops_of(s.program, BlockRef(other.name))
+    }
+    return [loop for loop in own if loop.var not in others and loop.kind.value == "serial"]
+
+
 # --- partial results ---------------------------------------------------------------------------------------------
 
 
@@ -257,112 +242,3 @@ def _one_reducing_loop(s: Schedule, name: str) -> LoopRef:
 def _is_inside(s: Schedule, name: str, outer: LoopRef, loop: LoopRef) -> bool:
     loops = list(s.get_loops(name))
     return loops.index(loop) > loops.index(outer)
-
-
-# --- lanes and unrolled loops ------------------------------------------------------------------------------------
-
-
-def _finish_tile(draft: Draft, name: str, unrolled: int, lanes: int) -> None:
-    """Lanes, and loops around them that are written out, as long as they are no more than ``unrolled`` vectors."""
-    s, tile = draft.schedule, draft.tiles[name]
-    inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
-    operations = -(-extent_of(s, tile.vector) // lanes) * tile.written
-    if tile.instruction is not None:
-        operations = 1
-        s.tensorize(tile.vector, tile.instruction.intrinsic)
-    elif extent_of(s, tile.vector) > 1:
-        s.vectorize(tile.vector)
-    own = [*tile.levels[-3], *tile.levels[-2], *inner]
-    for loop in reversed(own):
-        operations *= extent_of(s, loop)
-        if operations > unrolled:
-            break
-        s.unroll(loop)
-
-
-def _finish_plain(s: Schedule, name: str, decided: Decided, lanes: int) -> None:
-    """Lanes along the last spatial loop of a block that is not tiled; within a reduction, innermost: all of them, if
-    they are partial results."""
-    loops = [ref(loop) for loop in own_loops(s, name)]
-    if (square := crossed_axes(block_at(s.program, BlockRef(name)).stmt, lanes)) is not None:
-        transpose(s, BlockRef(name), loops, square, lanes)
-        return
-    reducing = [ref(loop) for loop in reducing_loops(s, name) if ref(loop) in loops]
-    spatial = [loop for loop in loops if loop not in reducing]
-    width = MOST_LANES if name in decided.partial else lanes * decided.vectors.get(name, 1)
-    rows = decided.rows.get(name, 1)
-    operations = 1
-    if spatial and extent_of(s, spatial[-1]) > 1:
-        *outer, last = spatial
-        beside: list[LoopRef] = []
-        if rows > 1 and outer:
-            outer[-1], row = s.split(outer[-1], (None, min(rows, extent_of(s, outer[-1]))))
-            beside = [row]
-        if extent_of(s, last) > width:
-            part, last = s.split(last, (None, width))
-            outer.append(part)
-        if beside or loops[-1] != last:
-            s.reorder(*outer, *reducing, *beside, last)
-        operations = -(-extent_of(s, last) // lanes)
-        for row in beside:
-            operations *= extent_of(s, row)
-            s.unroll(row)
-        s.vectorize(last)
-        loops = [*outer, *reducing]
-    most = decided.unrolled.get(name, EPILOGUE)
-    for loop in reversed(loops):
-        operations *= extent_of(s, loop)
-        if operations > most:
-            break
-        s.unroll(loop)
-
-
-def own_loops(s: Schedule, name: str) -> list[Loop]:
-    """The serial loops around one block only, outermost first."""
-    own = loops_of(s.program, BlockRef(name))
-    others = {
-        loop.var
-        for other in all_blocks(s.program.body)
-        if other.name != name
-        for loop in loops_of(s.program, BlockRef(other.name))
-    }
-    return [loop for loop in own if loop.var not in others and loop.kind.value == "serial"]
-
-
-def _keep_small_buffers_local(s: Schedule) -> None:
-    """What is allocated in a loop, and small, is on the stack, of which LLVM makes registers."""
-    inside: set[str] = set()
-    for node in walk(s.program.body):
-        if isinstance(node, Loop):
-            inside |= {inner.buffer.name for inner in walk(node.body) if isinstance(inner, Alloc)}
-    for node in walk(s.program.body):
-        if isinstance(node, Alloc) and node.buffer.name in inside and _bytes(node) <= LOCAL_BYTES:
-            s.set_scope(node.buffer.name, LOCAL)
-
-
-def _bytes(alloc: Alloc) -> int:
-    size = alloc.buffer.dtype.itemsize
-    for extent in alloc.buffer.shape:
-        size *= int(extent.value) if isinstance(extent, Const) else LOCAL_BYTES + 1
-    return size
-
-
-# --- parallel loops ----------------------------------------------------------------------------------------------
-
-
-def _spread(s: Schedule, name: str, count: int) -> None:
-    """Make the outermost ``count`` loops around a block parallel, if it is the last one in them."""
-    blocks = {block.name for block in all_blocks(s.program.body)}
-    if name not in blocks:
-        return
-    for loop in loops_of(s.program, BlockRef(name))[:count]:
-        last = all_blocks(loop.body)[-1]
-        if last.name != name or loop.kind.value != "serial" or _is_reduced(s, loop):
-            return
-        s.parallel(ref(loop))
-        if len(all_blocks(loop.body)) > 1 and not isinstance(loop.body, Loop):
-            return
-
-
-def _is_reduced(s: Schedule, loop: Loop) -> bool:
-    return any(loop in reducing_loops(s, block.name) for block in all_blocks(loop.body))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import BadInput, ScheduleError
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
-from tilewright.sketch.annotate import annotate, register_lanes
+from tilewright.sketch.annotate import place, register_lanes
 from tilewright.sketch.annotate_threads import annotate_threads
+from tilewright.sketch.finish import finish
 from tilewright.sketch.fitting import Fitting
 from tilewright.sketch.rule import Answer, Draft, SketchRule
 from tilewright.sketch.rules import CPU_RULES, THREAD_RULES
@@ -68,7 +69,10 @@ class Sketch:
     def generate(self, schedule: Schedule, config: Config, *, target: Target) -> None:
         """Schedule ``schedule`` by ``config``: structure, then annotations. Raises ``ScheduleError``."""
         draft = self.draft(schedule, config, target)
-        (annotate_threads if self.structure.has_threads else annotate)(draft)
+        if self.structure.has_threads:
+            annotate_threads(draft)
+        else:
+            finish(draft, place(draft))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""What ``annotate.finish`` does to the loops of all candidates of a pattern at once: kinds of loops, by their extents.
+"""Which loops become lanes, are written out, or run in parallel: by how long loops are, and what was decided.
 
-The rules are those of ``annotate``, over arrays: which loops become lanes, are written out, or run in parallel.
+For many candidates at once: extents and kinds of loops are arrays over candidates that differ in numbers only, as those
+of a pattern do. ``finish`` makes the schedule of one candidate so.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 
 from tilewright.base.errors import Unsupported
 from tilewright.loops.ir import Block, Loop, LoopKind, Store
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, loops_of
-from tilewright.sketch.annotate import EPILOGUE, Decided, own_loops, reducing_loops, register_lanes
+from tilewright.sketch.annotate import Decided, own_loops, reducing_loops, register_lanes
 from tilewright.sketch.rule import Draft
 from tilewright.sketch.rules.rfactor import MOST_LANES
 from tilewright.symbolic.domain import IterKind
@@ -24,6 +26,8 @@ Ints: TypeAlias = NDArray[np.int64]
 KINDS = (LoopKind.SERIAL, LoopKind.PARALLEL, LoopKind.VECTORIZED, LoopKind.UNROLLED)
 """The kinds of loops, by their numbers in arrays."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = range(4)
+EPILOGUE = 64
+"""Vector operations of what follows on a tile that are written out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,9 @@ class Tail:
     """The loops of one block that are finished: ``order``, outermost first, of which ``lanes`` becomes lanes.
 
     If there is ``outer``, ``lanes`` has at most ``vectors`` registers of iterations of its own: the others are those of
-    ``outer``. So are all of them if one of ``after`` runs once: ``annotate`` then takes that for the last spatial loop.
-    ``unrolled`` may be written out, innermost first, as long as they are no more than ``most`` vector operations.
+    ``outer``. So are all of them if one of ``after``, whose extents are open, runs once: bindings do not tell then that
+    it is over a reduction, so that it is the last spatial loop. ``unrolled`` may be written out, innermost first, as
+    long as they are no more than ``most`` vector operations, ``written`` in each iteration of the lanes.
     """
 
     block: str
@@ -53,12 +58,13 @@ class Tail:
     unrolled: tuple[str, ...]
     most: int
     rows: Rows | None = None
+    written: int = 1
 
     @property
     def parts(self) -> dict[str, str]:
-        """The loops that are split, and those over their parts."""
-        lanes = {self.lanes: self.outer} if self.lanes is not None and self.outer is not None else dict[str, str]()
-        return lanes if self.rows is None else {**lanes, self.rows.loop: self.rows.outer}
+        """The loops that are split, and those over their parts: rows first."""
+        rows = {} if self.rows is None else {self.rows.loop: self.rows.outer}
+        return {**rows, self.lanes: self.outer} if self.lanes is not None and self.outer is not None else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,17 @@ class Spread:
 
     loops: tuple[Around, ...]
     count: int
+
+    def spread(self, kinds: dict[str, Ints], count: Ints) -> None:
+        """Change ``kinds``, for each candidate's ``count``."""
+        is_open = np.ones_like(count, np.bool_)
+        for place, around in enumerate(self.loops):
+            if around.ends:
+                return
+            is_open &= (place < count) & (kinds[around.loop] == SERIAL)
+            kinds[around.loop] = np.where(is_open, PARALLEL, kinds[around.loop])
+            if around.stops:
+                return
 
 
 @dataclass(frozen=True)
@@ -105,7 +122,7 @@ class Finishing:
         for tail in self.tails:
             self._finish(tail, lengths, kinds, decided)
         for spread in self.spreads:
-            _spread(spread, kinds, decided(spread.count))
+            spread.spread(kinds, decided(spread.count))
         return Finished(lengths, kinds, {tail.block: tail for tail in self.tails})
 
     def _finish(
@@ -123,7 +140,7 @@ class Finishing:
                 kinds[tail.outer] = np.full_like(whole, SERIAL)
             last = lengths[tail.lanes]
             kinds[tail.lanes] = np.where(last > 1, VECTORIZED, kinds[tail.lanes])
-            operations = -(-last // self.lanes)
+            operations = -(-last // self.lanes) * tail.written
             if tail.rows is not None:
                 operations = operations * lengths[tail.rows.loop]
         most, is_open = decided(tail.most), True
@@ -144,17 +161,6 @@ def _put_beside(rows: Rows, tail: Tail, lengths: dict[str, Ints], kinds: dict[st
     kinds[rows.loop] = np.where(count > 1, UNROLLED, kinds[rows.loop])
 
 
-def _spread(spread: Spread, kinds: dict[str, Ints], count: Ints) -> None:
-    is_open = np.ones_like(count, np.bool_)
-    for place, around in enumerate(spread.loops):
-        if around.ends:
-            return
-        is_open &= (place < count) & (kinds[around.loop] == SERIAL)
-        kinds[around.loop] = np.where(is_open, PARALLEL, kinds[around.loop])
-        if around.stops:
-            return
-
-
 @dataclass(frozen=True, slots=True)
 class Finished:
     """The extents and the kinds of all loops, (candidates,), by the names of loops; tails by that of their block."""
@@ -165,16 +171,14 @@ class Finished:
 
 
 def finishing(draft: Draft, decided: Decided) -> Finishing:
-    """What ``annotate.finish`` would do now. Raises ``Unsupported`` where the order of loops depends on extents."""
+    """For all blocks. Raises ``Unsupported`` where the order of loops depends on extents."""
     s = draft.schedule
     program = s.program
     blocks = all_blocks(program.body)
-    tails = {
-        block.name: _tile_tail(draft, block.name, decided)
-        if block.name in draft.tiles
-        else _plain_tail(draft, block.name, decided)
-        for block in blocks
-    }
+    for block in blocks:
+        if block.name not in draft.tiles:
+            _require_one_order(s, block, decided)
+    tails = {block.name: tail_of(draft, block.name, decided) for block in blocks}
     present = {block.name for block in blocks}
     spreads = tuple(
         Spread(_around(draft, tails[name]), count) for name, count in decided.parallel.items() if name in present
@@ -188,30 +192,49 @@ def finishing(draft: Draft, decided: Decided) -> Finishing:
     return Finishing(register_lanes(program, draft.target), tuple(tails.values()), spreads, kinds)
 
 
+def tail_of(draft: Draft, name: str, decided: Decided) -> Tail:
+    """How the loops of one block are finished, unless it is made of squares that are transposed."""
+    return _tile_tail(draft, name, decided) if name in draft.tiles else _plain_tail(draft, name, decided)
+
+
 def _tile_tail(draft: Draft, name: str, decided: Decided) -> Tail:
     tile = draft.tiles[name]
     order = tuple(loop.var.name for loop in loops_of(draft.schedule.program, BlockRef(name)))
     inner = [loop for loop in tile.levels[-1] if loop != tile.vector]
     unrolled = tuple(loop.name for loop in (*tile.levels[-3], *tile.levels[-2], *inner))
-    return Tail(name, order, tile.vector.name, None, (), 1, unrolled, decided.unrolled[name])
+    lanes = tile.vector.name if tile.instruction is None else None
+    return Tail(name, order, lanes, None, (), 1, unrolled, decided.unrolled[name], written=tile.written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loops:
+    """The loops around a block: ``outside`` are others' too; of its ``own``, some drive a reduction."""
+
+    outside: list[str]
+    own: list[str]
+    reducing: list[str]
+
+    @staticmethod
+    def of(s: Schedule, name: str) -> "_Loops":
+        own = [loop.var.name for loop in own_loops(s, name)]
+        outside = [loop.var.name for loop in loops_of(s.program, BlockRef(name)) if loop.var.name not in own]
+        return _Loops(outside, own, [loop.var.name for loop in reducing_loops(s, name) if loop.var.name in own])
+
+    @property
+    def spatial(self) -> list[str]:
+        return [loop for loop in self.own if loop not in self.reducing]
 
 
 def _plain_tail(draft: Draft, name: str, decided: Decided) -> Tail:
     s = draft.schedule
-    if _is_crossed(draft.block(name)):
-        raise Unsupported(f"{name} may be made of squares that are transposed")
-    own = [loop.var.name for loop in own_loops(s, name)]
-    outside = [loop.var.name for loop in loops_of(s.program, BlockRef(name)) if loop.var.name not in own]
-    reducing = [loop.var.name for loop in reducing_loops(s, name) if loop.var.name in own]
-    spatial = [loop for loop in own if loop not in reducing]
-    most = decided.unrolled.get(name, EPILOGUE)
-    if not spatial:
-        return Tail(name, (*outside, *own), None, None, (), 1, tuple(own), most)
-    *outer, last = spatial
+    loops, most = _Loops.of(s, name), decided.unrolled.get(name, EPILOGUE)
+    outside, reducing = loops.outside, loops.reducing
+    if not loops.spatial:
+        return Tail(name, (*outside, *loops.own), None, None, (), 1, tuple(loops.own), most)
+    *outer, last = loops.spatial
     part = f"{last}.outer"
-    after = tuple(reducing) if own[-1] != last else ()
-    if own not in ([*outer, last, *reducing], [*outer, *reducing, last]):
-        raise Unsupported(f"the order of the loops around {name} depends on how long they are")
+    open_loops = [loop.var.name for loop in own_loops(s, name) if not isinstance(loop.extent, Const)]
+    after = tuple(loop for loop in reducing if loop in open_loops) if loops.own[-1] != last else ()
     vectors = decided.vectors.get(name, 1)
     if name in decided.partial:
         vectors = MOST_LANES // register_lanes(s.program, draft.target)
@@ -219,12 +242,25 @@ def _plain_tail(draft: Draft, name: str, decided: Decided) -> Tail:
     if not outer or not count > 1:
         order = (*outside, *outer, part, *reducing, last)
         return Tail(name, order, last, part, after, vectors, (*outer, part, *reducing), most)
-    if not all(isinstance(loop.extent, Const) for loop in reducing_loops(s, name)):
-        raise Unsupported(f"which loops of {name} are beside each other depends on how long they are")
     *outer, row = outer
     rows = Rows(row, f"{row}.outer", count)
     around = (*outer, rows.outer, part, *reducing)
     return Tail(name, (*outside, *around, row, last), last, part, after, vectors, around, most, rows=rows)
+
+
+def _require_one_order(s: Schedule, block: Block, decided: Decided) -> None:
+    """Raises ``Unsupported`` if the loops around ``block``, which is not tiled, may run in several orders."""
+    name, loops = block.name, _Loops.of(s, block.name)
+    if _is_crossed(block):
+        raise Unsupported(f"{name} may be made of squares that are transposed")
+    if not loops.spatial:
+        return
+    *outer, last = loops.spatial
+    if loops.own not in ([*outer, last, *loops.reducing], [*outer, *loops.reducing, last]):
+        raise Unsupported(f"the order of the loops around {name} depends on how long they are")
+    has_rows = bool(outer) and decided.rows.get(name, 1) > 1
+    if has_rows and not all(isinstance(loop.extent, Const) for loop in reducing_loops(s, name)):
+        raise Unsupported(f"which loops of {name} are beside each other depends on how long they are")
 
 
 def _is_crossed(block: Block) -> bool:
@@ -246,10 +282,11 @@ def _around(draft: Draft, tail: Tail) -> tuple[Around, ...]:
     loops = {loop.var.name: loop for loop in loops_of(s.program, BlockRef(tail.block))}
     assert tail.lanes is None or tail.lanes in loops
     wholes = {outer: loop for loop, outer in tail.parts.items()}
-    found: list[Around] = []
-    for name in tail.order:
-        loop = loops[wholes.get(name, name)]
-        inside = all_blocks(loop.body)
-        ends = inside[-1].name != tail.block or any(loop in reducing_loops(s, block.name) for block in inside)
-        found.append(Around(name, ends, len(inside) > 1 and not isinstance(loop.body, Loop)))
-    return tuple(found)
+    return tuple(around(s, tail.block, loops[wholes.get(name, name)], name) for name in tail.order)
+
+
+def around(s: Schedule, block: str, loop: Loop, name: str) -> Around:
+    """Whether ``loop``, or what is called ``name`` of it, may run in parallel for ``block``."""
+    inside = all_blocks(loop.body)
+    ends = inside[-1].name != block or any(loop in reducing_loops(s, one.name) for one in inside)
+    return Around(name, ends, len(inside) > 1 and not isinstance(loop.body, Loop))

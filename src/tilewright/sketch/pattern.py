@@ -77,7 +77,7 @@ class _Condition:
 
 @dataclass(frozen=True)
 class Pattern:
-    """``program``: the schedule before ``annotate.finish``, over ``symbols``. ``options``: for each knob on which it
+    """``program``: the schedule before ``finish``, over ``symbols``. ``options``: for each knob on which it
     depends how the schedule is made, which of its values make this one, if ``conditions`` hold."""
 
     program: Program

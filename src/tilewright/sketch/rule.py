@@ -11,6 +11,7 @@ from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at
 from tilewright.sketch.structure import CORES, Structure
 from tilewright.space.config import Config
 from tilewright.symbolic.domain import IterVar
+from tilewright.symbolic.expr import ONE
 from tilewright.target.target import Target
 
 
@@ -31,10 +32,11 @@ class Instruction:
     intrinsic: TensorIntrinsic
 
     def unit(self, block: Block, axis: IterVar) -> int:
-        """How many points of an axis of ``block`` it computes at once: axes match from the right, for each kind."""
-        mine = [own.var for own in block.axes if own.kind is axis.kind]
+        """How many points of an axis of ``block`` it computes at once: axes match from the right, for each kind; those
+        of one point are left out."""
+        mine = [own.var for own in block.axes if own.kind is axis.kind and own.extent != ONE]
         theirs = [int(str(own.extent)) for own in self.intrinsic.block.axes if own.kind is axis.kind]
-        place = mine.index(axis.var) - len(mine)
+        place = mine.index(axis.var) - len(mine) if axis.var in mine else -len(theirs) - 1
         return theirs[place] if -place <= len(theirs) else 1
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadProgram
+from tilewright.base.events import Listener, ignore
 from tilewright.base.search import Model, Spaces
 from tilewright.runtime.abi import MAX_THREADS
 from tilewright.sketch import SketchRule
@@ -25,6 +26,7 @@ def autoschedule(
     *,
     name: str = "main",
     inputs: Sequence[Tensor] | None = None,
+    constants: Sequence[Tensor] = (),
     dims: Mapping[str, int] | None = None,
     trials: Annotated[int, Within(0, 1 << 20)] | None = None,
     minutes: Annotated[float, Within(0.0, MOST_MINUTES)] | None = None,
@@ -36,6 +38,7 @@ def autoschedule(
     threads: Annotated[int, Within(1, MAX_THREADS)] = 1,
     seed: int = 0,
     records: FilePath | None = None,
+    listener: Listener = ignore,
 ) -> TeSchedule:
     """A schedule of the program that computes ``outputs``: the compiler's choice for ``target`` by its cost model.
 
@@ -43,8 +46,11 @@ def autoschedule(
     processes, and the fastest of them and of the analytic choice is returned; the other arguments are those of
     ``tilewright.tune_kernel``. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
     extents if there are trials, ``MeasureError`` if no candidate can be measured.
+
+    ``constants``: as of ``create_schedule``; sketches choose their layouts.
     """
-    made, chosen = create_schedule(outputs, name, inputs=inputs, dims=dims), target_of(target)
+    made = create_schedule(outputs, name, inputs=inputs, constants=constants, dims=dims)
+    chosen = target_of(target)
     if not trials and not minutes:
         return made.scheduled(schedule(made.naive, chosen))
     tuned = tune_kernel(
@@ -60,5 +66,6 @@ def autoschedule(
         seed=seed,
         target=chosen,
         records=None if records is None else Path(records),
+        listener=listener,
     )
     return made.scheduled(tuned.schedule)

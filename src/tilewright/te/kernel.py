@@ -6,10 +6,10 @@ f.check(), f.time(), f.llvm, f.asm, f.save("f.tw")
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from statistics import median
-from typing import Annotated
+from typing import Annotated, cast
 
 import numpy as np
 
@@ -20,11 +20,13 @@ from tilewright.backend.cpu.backend import CPU
 from tilewright.base import dtypes
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.arrays import Array, random_array
-from tilewright.base.errors import BadInput, NotEquivalent, Unsupported
+from tilewright.base.dtypes import DType
+from tilewright.base.errors import BadFeed, BadInput, NotEquivalent, Unsupported
 from tilewright.base.memory import memory_guarded
 from tilewright.base.settings import Settings, Stage
 from tilewright.base.store import Store
 from tilewright.compilation import program_image
+from tilewright.kernels.packing import stored_by
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program
 from tilewright.measure.clock import Clock, Timed
@@ -36,7 +38,7 @@ from tilewright.runtime.abi import MAX_THREADS
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.feeds import accepted
 from tilewright.runtime.loading import InMemory
-from tilewright.runtime.memory import aligned_copy
+from tilewright.runtime.memory import aligned_array, aligned_copy
 from tilewright.runtime.pool import shared_pool
 from tilewright.runtime.runnable import RunnableModel
 from tilewright.runtime.sizing import processors_for
@@ -56,30 +58,61 @@ def build(
     target: Target | str = "host",
     *,
     threads: Annotated[int, Within(1, MAX_THREADS)] | None = None,
+    constants: Mapping[str, object] | None = None,
     backend: Backend | str = CPU,
     bounds_check: bool = False,
     settings: Settings | None = None,
 ) -> "Kernel":
     """``schedule`` as native code for ``target``, which takes NumPy arrays and returns new ones.
 
-    Inputs come in the order of the program's parameters (``Kernel.inputs``). ``threads``: maximum number per call; by
-    default all that this process may use. ``backend``: a back end, or its name. Accesses that are not provably inside
-    of their buffer are checked at run time; with ``bounds_check``, all are. Code comes from the cache of kernels if it
-    is there.
+    Inputs come in the order of the program's parameters (``Kernel.inputs``). ``constants``: values of some of them, by
+    name, as they were declared; the kernel stores them as the schedule wants them, and takes the other ones.
+    ``threads``: maximum number per call; by default all that this process may use. ``backend``: a back end, or its
+    name. Accesses that are not provably inside of their buffer are checked at run time; with ``bounds_check``, all are.
+    Code comes from the cache of kernels if it is there.
 
     Raises ``BadProgram`` for an access that is provably outside, ``UnsupportedTarget`` for an intrinsic that ``target``
-    lacks, ``UnsupportedKernel`` for what the back end can't run (blocks and threads of a device, on a CPU).
+    lacks, ``UnsupportedKernel`` for what the back end can't run (blocks and threads of a device, on a CPU),
+    ``BadInput`` if a constant that the schedule has laid out anew has no value, ``BadFeed`` if a value does not fit.
     """
     chosen, by = settings or Settings.from_environment(), backend_of(backend)
     made_for = target_of(target)
     everywhere = bounds_check or chosen.bounds_check
     scheduled = schedule if isinstance(schedule, Program) else schedule.program
     program = scheduled if everywhere else with_checks(scheduled)
+    given = _arrays(program, constants or {})
+    stored = stored_by(program, given, aligned_array)
     image, manifest = program_image(
-        program, made_for, Emission(checked=everywhere), backend=by, cache=Store.open(chosen)
+        program, made_for, Emission(checked=everywhere), constants=given, backend=by, cache=Store.open(chosen)
     )
-    executable = image.launch(manifest, threads=chosen.num_threads if threads is None else threads)
-    return Kernel(executable, Origin(program, schedule, made_for, by, image))
+    for spec in manifest.constants:
+        if stored[spec.name].shape != spec.static_shape:
+            raise BadFeed(f"constant {spec.name} of shape {given[spec.name].shape} can't be stored as {spec}")
+    values = [stored[spec.name] for spec in manifest.constants]
+    executable = image.launch(manifest, values, threads=chosen.num_threads if threads is None else threads)
+    return Kernel(executable, Origin(program, schedule, made_for, by, image, given))
+
+
+def _arrays(program: Program, constants: Mapping[str, object]) -> dict[str, Array]:
+    """The values of ``constants``, checked but for their shapes. Raises ``BadInput`` and ``BadFeed``."""
+    known = {buffer.name: buffer.dtype for buffer in program.inputs}
+    if strange := sorted(constants.keys() - known.keys()):
+        raise BadInput(f"constants= has {', '.join(strange)}; the inputs are {', '.join(known)}")
+    for name in known:
+        if program.layout(name) and name not in constants:
+            raise BadInput(
+                f"the schedule stores {name} as `{program.layout(name)}`: give its value, constants={{{name!r}: array}}"
+            )
+    return {name: _array(name, value, known[name]) for name, value in constants.items()}
+
+
+def _array(name: str, value: object, dtype: DType) -> Array:
+    if not isinstance(value, np.ndarray):
+        raise BadFeed(f"constant {name} is {type(value).__name__}; give a NumPy array of {dtype}")
+    array = cast(Array, value)
+    if array.dtype != dtype.numpy:
+        raise BadFeed(f"constant {name} is an array of {array.dtype}; give a NumPy array of {dtype}")
+    return array
 
 
 def target_of(target: Target | str) -> Target:
@@ -96,6 +129,8 @@ class Origin:
     target: Target
     backend: Backend
     image: Image
+    constants: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    """Values of inputs, as they were given."""
 
 
 class Kernel(RunnableModel):
@@ -154,9 +189,15 @@ class Kernel(RunnableModel):
         element, and ``ResourceLimit`` for a large program of which only the loops are known.
         """
         feeds = self._random(dims or {}, seed)
-        expected = meaning(self.origin.schedule, feeds, dims or {})
+        expected = meaning(self.origin.schedule, {**feeds, **self._constants()}, dims or {})
         found = zip(self.outputs, self.run(None, feeds), strict=True)
         return {spec.name: _compared(spec.name, array, expected[spec.name]) for spec, array in found}
+
+    def _constants(self) -> Mapping[str, Array]:
+        """As the program takes them that ``meaning`` looks at: the naive one, if it is known."""
+        origin = self.origin
+        is_naive = isinstance(origin.schedule, TeSchedule)
+        return origin.constants if is_naive else stored_by(origin.program, origin.constants)
 
     def _random(self, dims: Mapping[str, int], seed: int) -> dict[str, Array]:
         """Raises ``BadInput`` for run-time extents missing in ``dims``."""
@@ -183,7 +224,7 @@ def _parts(executable: Executable, origin: Origin) -> artifact.Artifact:
     """The contents of a kernel's artifact."""
     target = origin.target
     made = artifact.Build(__version__, None, str(target), target.platform, target.features)
-    return artifact.Artifact(made, executable.manifest, origin.image.objects, ())
+    return artifact.Artifact(made, executable.manifest, origin.image.objects, executable.constants)
 
 
 @cache

@@ -5,7 +5,7 @@ Primitives of one loop or block are methods of ``Stage``; those of the whole pro
 
 import copy
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tilewright.base.arguments import checked
@@ -15,7 +15,7 @@ from tilewright.loops.ir import Block
 from tilewright.loops.lower import Lowered, lower_named
 from tilewright.loops.memory import MEMORIES, Memory
 from tilewright.loops.positions import refuse_outside
-from tilewright.loops.program import Program
+from tilewright.loops.program import Program, with_constants
 from tilewright.loops.reader import format_loops
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic
@@ -40,17 +40,30 @@ def create_schedule(
     name: str = "main",
     *,
     inputs: Sequence[Tensor] | None = None,
+    constants: Sequence[Tensor] = (),
     dims: Mapping[str, int] | None = None,
     intrinsics: IntrinsicSet | None = None,
 ) -> "TeSchedule":
     """The schedule of the naive program that computes ``outputs``; the arguments are those of ``loops.lower``.
 
-    Raises ``BadProgram`` for an access that is provably outside of its tensor.
+    ``constants``: inputs whose values are known before all calls, such as weights, so that a schedule may store them in
+    another layout; ``te.build`` is given their values. Raises ``BadProgram`` for an access that is provably outside of
+    its tensor, and for constants that are no inputs.
     """
     lowered = lower_named(outputs, name, inputs=inputs, dims=dims)
     refuse_outside(lowered.program)
+    lowered = replace(lowered, program=with_constants(lowered.program, _names(constants, lowered)))
     listed = (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
     return TeSchedule(Schedule(lowered.program, intrinsics), lowered, listed)
+
+
+def _names(constants: Sequence[Tensor], lowered: Lowered) -> list[str]:
+    known = {buffer.name for buffer in lowered.program.inputs}
+    names = [lowered.buffers.get((tensor.op, tensor.output), "") for tensor in constants]
+    for tensor, name in zip(constants, names, strict=True):
+        if name not in known:
+            raise BadProgram(f"{tensor!r} is no input of the program, so it can't be one of its constants")
+    return list(dict.fromkeys(names))
 
 
 class TeSchedule:
@@ -172,6 +185,18 @@ class TeSchedule:
         It is loaded into the cache of level ``cache``, 1 or 2, and those beyond.
         """
         self.schedule.prefetch(self.buffer(tensor), distance, cache)
+
+    @_primitive
+    def transform_layout(self, constant: Tensor, index_map: IndexMap | str) -> None:
+        """Take a constant packed, as in ``"k, n -> n // 16, k, n % 16"``; ``te.build`` packs the value that it gets.
+
+        A result is stored otherwise by its stage (``Stage.transform_layout``).
+        """
+        name, blocks = self.buffer(constant), all_blocks(self.program.body)
+        reader = next((one for one in blocks if name in {region.buffer.name for region in one.reads}), None)
+        if reader is None:
+            raise ScheduleError(f"nothing reads {constant!r}\n\n{self.program}")
+        self.schedule.transform_layout(BlockRef(reader.name), name, index_map)
 
     def loop(self, block: BlockRef, axis: Axis) -> LoopRef:
         """The loop that ``axis`` denotes, if it is around ``block``. Raises ``ScheduleError`` if not."""

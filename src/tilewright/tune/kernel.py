@@ -15,6 +15,7 @@ from typing import Annotated
 
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, MeasureError, ScheduleError
+from tilewright.base.events import Listener, Searched, ignore
 from tilewright.base.search import Model, Spaces
 from tilewright.loops.identity import identity
 from tilewright.loops.program import Program
@@ -73,6 +74,7 @@ def tune_kernel(
     transfer: bool = True,
     simulated: bool = False,
     records: FilePath | None = None,
+    listener: Listener = ignore,
 ) -> TunedKernel:
     """The fastest of about ``trials`` schedules of ``naive``, or of as many as are measured in ``minutes``, and of what
     the compiler does with it. (Neither is given: 64 trials.)
@@ -82,7 +84,8 @@ def tune_kernel(
     ``standard_rules``), or all.
     ``search``, ``cost_model``: by name, or objects of one's own. ``records``: a database, in which what was measured is
     remembered, and from which the cost model learns what was measured of similar kernels (``transfer``); ``compile``
-    uses the best if it is not the analytic choice. ``simulated``: for an AArch64 ``target`` that is not here, whose
+    uses the best if it is not the analytic choice. ``listener`` gets an event after each round (``base.events``), so
+    ``print`` shows how far it is. ``simulated``: for an AArch64 ``target`` that is not here, whose
     thousands of simulated cycles are then called microseconds (``docs/simulation.md``). Each candidate is built,
     checked and timed in child processes, which get the tensor intrinsics that its schedule uses. Raises, before
     anything is measured, ``BadInput`` for run-time extents, names that nobody has, records that can't be written and
@@ -130,6 +133,9 @@ def tune_kernel(
         most = DEFAULT_TRIALS if trials is None and minutes is None else trials or MOST_TRIALS
         while not tuner.is_over and len(tuner.history.digits) < most:
             tuner.round()
+            listener(
+                Searched(naive.name, len(tuner.history.digits), _us(tuner.best_seconds), _us(tuner.analytic_seconds))
+            )
             if end is not None and time.monotonic() >= end:
                 break
         first, *others = tuner.confirm()
@@ -143,6 +149,10 @@ def tune_kernel(
     schedule.program = replace(schedule.program, name=naive.name)
     tried = len(tuner.history.digits)
     return TunedKernel(schedule, best.microseconds, first.microseconds, tried, is_kept, tuner.looked_at)
+
+
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None else 1e6 * seconds
 
 
 def _is_known(trace: str, naive: Program) -> bool:

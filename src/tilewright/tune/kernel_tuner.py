@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.base.errors import ScheduleError
 from tilewright.base.search import Model, Search, Spaces
 from tilewright.kernels.dot_products import all_dot_products
+from tilewright.loops.program import without_constants
 from tilewright.measure.job import Form, Job, Timing
 from tilewright.measure.row import State
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
@@ -279,8 +280,8 @@ class KernelTuner:
         return replace(made, digits=tuple(digits.tolist()), decisions=self.space.decisions(digits))
 
     def _analytic(self) -> Schedule:
-        """What the compiler does where nothing was measured."""
-        return schedule(self.space.naive, self.space.target)
+        """What the compiler does where nothing was measured: it stores no constants anew."""
+        return schedule(without_constants(self.space.naive), self.space.target)
 
     def _job(self, scheduled: Schedule, seed: int, timing: Timing) -> Job:
         trace, target = scheduled.trace.to_json(), str(self.space.target)

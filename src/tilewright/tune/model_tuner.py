@@ -10,7 +10,7 @@ from functools import partial
 from math import inf, prod
 
 from tilewright.loops.identity import identity
-from tilewright.loops.program import Program
+from tilewright.loops.program import Program, with_constants
 from tilewright.measure.build import shape_of
 from tilewright.measure.job import Job
 from tilewright.measure.records import Records
@@ -212,7 +212,7 @@ def _kernels(
     networks: Sequence[Sequence[Computed]], target: Target, measurer: Measurer, setup: Setup, records: Records | None
 ) -> Iterator[Kernel]:
     for one in _merged(networks, target):
-        naive = one.first.naive
+        naive = with_constants(one.first.naive, one.first.weights)
         space = None if naive.dims else candidates_of(named(naive), target, setup.spaces, threads=setup.threads)
         if space is not None:
             cold = Cold(one.first.weights, one.between) if one.between else Cold()

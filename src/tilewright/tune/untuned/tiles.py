@@ -1,8 +1,8 @@
 """Estimates the tiles of a block from their sizes alone, without scheduling them.
 
 A sketch tiles a block in the levels of ``sketch.structure.CORES``. What its loops are, which of them are lanes, and
-which are written out, follows from its decisions (``sketch.annotate``), so the statement in them is made of that of the
-naive program, and rated by ``features.cycles``: in a hundredth of the time that a schedule takes.
+which are written out, follows from its decisions (``sketch.finishing``), so the statement in them is made of that of
+the naive program, and rated by ``features.cycles``: in a hundredth of the time that a schedule takes.
 """
 
 from collections.abc import Mapping, Sequence
