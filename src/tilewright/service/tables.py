@@ -150,10 +150,17 @@ class Database:
             self._check_schema(connection)
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
-        """A transaction that may write; it is undone by an exception. Raises ``Unavailable``: it may have been done."""
-        with _explained(), self._turn, self._engine.begin() as connection:
-            yield connection
+    def writing(self, *, lasting: bool = True) -> Generator[Connection]:
+        """A transaction that may write; it is undone by an exception. Raises ``Unavailable``: it may have been done.
+
+        ``lasting``: a failure of power does not undo it, so it waits for the disk, and others wait for it.
+        """
+        with _explained(), self._turn, self._engine.connect() as found:
+            connection = found.execution_options(lasts=lasting)
+            with connection.begin():
+                if self._is_server and not lasting:
+                    connection.execute(text("SET LOCAL synchronous_commit TO OFF"))
+                yield connection
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
@@ -207,12 +214,16 @@ def _prepare_sqlite(engine: Engine) -> None:
 
     def connected(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
         connection.isolation_level = None
-        for pragma in (f"busy_timeout={_BUSY_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in (f"busy_timeout={_BUSY_MS}", "journal_mode=WAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     def begun(connection: Connection) -> None:
-        reads = connection.get_execution_options().get("reads", False)
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        options = connection.get_execution_options()
+        if options.get("reads", False):
+            connection.exec_driver_sql("BEGIN")
+            return
+        connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if options.get('lasts', True) else 'NORMAL'}")
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
