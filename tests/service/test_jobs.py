@@ -178,11 +178,3 @@ def test_databases_that_can_not_be_used(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(BadInput, match="has the schema 99, and this version of Tilewright reads 1"):
         Database(url)
-
-
-def test_what_must_last_waits_for_the_disk(tmp_path: Path) -> None:
-    """SQLite's 2 is FULL, 1 NORMAL: a transaction that need not last does not undo that for the next one."""
-    with Here(tmp_path) as here:
-        for lasting, level in ((True, 2), (False, 1), (True, 2)):
-            with here.database.writing(lasting=lasting) as connection:
-                assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == level
