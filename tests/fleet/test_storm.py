@@ -78,8 +78,12 @@ class Log:
 
     @property
     def backs(self) -> list[tuple[float, float]]:
-        """From each restart of the scheduler to the next outcome."""
-        return [(restart, min(when for when, _, _ in self.outcomes if when > restart)) for restart in self.restarts]
+        """From each restart of the scheduler to an outcome that no device had under way before."""
+        later = [sorted(when for when, _, _ in self.outcomes if when > restart) for restart in self.restarts]
+        return [
+            (restart, times[min(NATIVE + EMULATED, len(times) - 1)])
+            for restart, times in zip(self.restarts, later, strict=True)
+        ]
 
     def late(self, between: tuple[float, float]) -> float:
         """How much longer all starts that follow each other took meanwhile than on a machine that does nothing else."""
