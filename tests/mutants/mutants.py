@@ -880,13 +880,6 @@ MUTANTS = (
         ("tests/backend/shipping/test_boards.py",),
     ),
     Mutant(
-        "an agent sets no timer",
-        "backend/shipping/board_text.py",
-        "store i64 %seconds, ptr %alarm.at",
-        "store i64 0, ptr %alarm.at",
-        ("tests/measure/test_agent.py::test_the_board_ends_a_program_that_takes_too_long",),
-    ),
-    Mutant(
         "a board's inputs and outputs share memory",
         "backend/shipping/board_text.py",
         '_placed("output", layout.places[count:])',
