@@ -926,7 +926,7 @@ MUTANTS = (
         "backend/shipping/merged.py",
         "self.alignment = max(self.alignment, section.alignment)",
         "self.alignment = max(self.alignment, 1)",
-        ("tests/backend/shipping/test_objects.py",),
+        ("tests/backend/shipping/test_other_systems.py::test_fields_of_a_coff_object",),
     ),
     Mutant(
         "sections of objects are put together without room for alignment",
