@@ -992,13 +992,6 @@ MUTANTS = (
         ("tests/backend/shipping/test_programs.py",),
     ),
     Mutant(
-        "workers share their memory with what comes after it",
-        "backend/shipping/run_text.py",
-        "%taken = mul i64 %threads, {interface.worker_bytes}",
-        "%taken = mul i64 %threads, 0",
-        ("tests/backend/shipping/test_open_sizes_and_threads.py",),
-    ),
-    Mutant(
         "outputs of a call are those of its inputs",
         "backend/shipping/run_text.py",
         '_copied("outputs", len(interface.outputs), len(interface.inputs))',
