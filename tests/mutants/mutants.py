@@ -978,13 +978,6 @@ MUTANTS = (
         ("tests/backend/shipping/test_objects.py",),
     ),
     Mutant(
-        "a header has the scratch memory of one thread for any number",
-        "backend/shipping/header_text.py",
-        "+ {interface.worker_bytes} * (threads))",
-        "+ {interface.worker_bytes} * 1)",
-        ("tests/backend/shipping/test_open_sizes_and_threads.py",),
-    ),
-    Mutant(
         "a call is given threads that it has no memory for",
         "backend/shipping/run_text.py",
         "%many = icmp sgt i64 %threads, {abi.MAX_THREADS}",
@@ -1059,7 +1052,7 @@ MUTANTS = (
         "backend/shipping/wasm_object.py",
         "alignments.append(1 << body.unsigned())",
         "alignments.append(1 + 0 * body.unsigned())",
-        ("tests/backend/shipping/test_wasm.py",),
+        ("tests/backend/shipping/test_wasm.py::test_how_data_is_aligned_is_read",),
     ),
     Mutant(
         "WebAssembly: the host's memory begins within the constants",
