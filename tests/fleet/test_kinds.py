@@ -33,6 +33,8 @@ from tilewright.target.target import Target
 
 A72 = "aarch64,cortex-a72"
 CORE = device_of(Target.parse(A72))
+ROUNDS = 10
+"""Of tuning for some seconds: on a busy machine, the first ones may find nothing that is faster."""
 BOARD = Path(__file__).with_name("emulated_board.py")
 
 
@@ -94,14 +96,18 @@ def test_verbs_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
                 assert isinstance(device, dict)
                 assert device["simulated"] == core
                 assert found.get("agree", True) is True
-            assert main(["tune", model, "--minutes", "0.1", "--records", records, "--quiet", *there]) == 0
-            found = report("tune", capsys.readouterr().out)
-            assert found["simulated"] == core
-            assert found["measured"]
             explaining = ["explain", model, "--target", A72, "--threads", "1", "--records", records, "--json"]
-            assert main(explaining) == 0
-            # Of both, what was measured on a board is preferred, where it is right.
-            assert core == "" or f"in simulated cycles of {CORE}" in capsys.readouterr().out
+            for round_ in range(ROUNDS):
+                assert main(["tune", model, "--minutes", "0.1", "--records", records, "--quiet", *there]) == 0
+                found = report("tune", capsys.readouterr().out)
+                assert found["simulated"] == core
+                assert round_ or found["measured"]
+                assert main(explaining) == 0
+                # Of both, what was measured on a board is preferred, where it is right.
+                if core == "" or f"in simulated cycles of {CORE}" in capsys.readouterr().out:
+                    break
+            else:
+                pytest.fail("nothing tells of simulated cycles")
         assert main(["fleet", "status", "--fleet", fleet.address]) == 0
         assert "simulated" in capsys.readouterr().out
 

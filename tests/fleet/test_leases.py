@@ -6,7 +6,16 @@ from collections import Counter
 import pytest
 
 from tilewright.fleet.inventory import Inventory
-from tilewright.fleet.leases import MOST_LOSSES, SUSPECT_SECONDS, UNSEEN_SECONDS, Ending, Lease, Leases, Request
+from tilewright.fleet.leases import (
+    MOST_LOSSES,
+    SUSPECT_SECONDS,
+    SUSPECT_WAIT,
+    UNSEEN_SECONDS,
+    Ending,
+    Lease,
+    Leases,
+    Request,
+)
 
 
 def board(name: str, key: str = "board") -> Inventory:
@@ -113,16 +122,30 @@ def test_who_is_gone_holds_nothing() -> None:
 
 
 def test_a_device_that_is_lost_again_and_again_is_a_suspect() -> None:
-    """It is leased last: to nobody who could have another one, also if that is busy."""
+    """It is leased last: for some time to nobody who could have another one, also if that is busy."""
     made, _ = leases("a", "b", most=1e9)
     lose(made, "a")
     first = ask(made, "first", now=10.0)
     assert first is not None
     assert first.address == "b"
     assert ask(made, "second", now=10.0) is None
-    second = ask(made, "second", now=MOST_LOSSES + SUSPECT_SECONDS)
+    assert ask(made, "second", now=9.9 + SUSPECT_WAIT) is None
+    second = ask(made, "second", now=10.0 + SUSPECT_WAIT)
     assert second is not None
     assert second.address == "a"
+
+
+@pytest.mark.parametrize(
+    ("finished", "now", "is_leased"), [(0, 6.0, False), (0, MOST_LOSSES + SUSPECT_SECONDS, True), (1, 6.0, True)]
+)
+def test_a_suspect_is_none_when_it_has_finished_a_job_or_long_after(finished: int, now: float, is_leased: bool) -> None:
+    made, _ = leases("a", "b", most=1e9)
+    lose(made, "a")
+    held, other = ask(made, "held", key="a", now=5.0), ask(made, "other", now=5.0)
+    assert held is not None and other is not None
+    made.keep(held.id, finished)
+    made.give_back(held.id, 5.5)
+    assert (ask(made, "next", now=now) is not None) is is_leased
 
 
 def test_suspects_are_better_than_nothing() -> None:

@@ -161,7 +161,7 @@ def tried(there: There, method: str, path: str, body: bytes | None = None) -> di
     try:
         return there.call(method, path, body)
     except urllib.error.HTTPError as error:
-        assert error.code == 503, error.read()
+        assert error.code in (429, 503), error.read()  # 429: more jobs wait than a token may have
         return None
     except (http.client.HTTPException, OSError):
         return None

@@ -1,6 +1,7 @@
 """The part of Dask distributed 2026.8 that Tilewright uses, typed."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ssl import SSLContext
 from typing import Generic, ParamSpec, Self, TypeVar
 
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
@@ -9,6 +10,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 class Security:
+    def get_connection_args(self, role: str) -> Mapping[str, SSLContext | None]: ...
     def __init__(
         self,
         *,
@@ -30,6 +32,7 @@ class Future(Generic[Result]):
 
 class Client:
     id: str
+    status: str
     scheduler: object
     def __init__(
         self, address: str, *, security: Security, timeout: float, set_as_default: bool, name: str

@@ -20,6 +20,7 @@ from tilewright.fleet.certificates import CA, CERTIFICATE, KEY
 
 PORT = 8790
 """Where a scheduler listens unless told otherwise."""
+_PROBE_SECONDS = 2.0
 _ADDRESS = re.compile(r"(tcp|tls)://([A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?")
 
 
@@ -75,6 +76,20 @@ class Access:
                 " the devices. Use tls:// with certificates (tilewright fleet certs), or say --insecure"
             )
         return Security(require_encryption=False)
+
+    def refuses(self) -> bool:
+        """Whether nothing listens there, by the machine's word. It is asked before Dask connects anew, whose pauses
+        between attempts become longer than a scheduler takes to come back."""
+        context = self.security().get_connection_args("client").get("ssl_context")
+        try:
+            with socket.create_connection((self.address.host, self.address.port), _PROBE_SECONDS) as end:
+                if context is not None:  # the scheduler warns of who leaves before
+                    context.wrap_socket(end).close()
+        except ConnectionRefusedError:
+            return True
+        except OSError:
+            return False
+        return False
 
 
 def _encrypted(address: Address, folder: Path | None) -> Security:

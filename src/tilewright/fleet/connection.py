@@ -77,6 +77,8 @@ class Connection:
 
     def ask(self, verb: str, asked: Mapping[str, object]) -> dict[str, object]:
         """The scheduler's answer. Raises ``DisconnectedError``, or ``FleetError`` if there is no fleet."""
+        if self._client.status != "running":  # Dask tries again by itself, ever more rarely
+            raise DisconnectedError("the connection to the scheduler broke")
         user = f"{getpass.getuser()}@{platform.node()}"
         message = json.dumps({**asked, "verb": verb, "client": self._client.id, "user": user})
         try:

@@ -4,6 +4,7 @@ It is asked by tasks of Dask, one at a time (``perform``), and told of leases by
 children are killed, whatever they do; what the task then returns says so.
 """
 
+import asyncio
 import json
 import os
 import shutil
@@ -33,6 +34,8 @@ from tilewright.measure.runner import Runner
 
 _STORE_BYTES = 8 << 30
 _STALE_SECONDS = 86_400.0
+_GRACE_SECONDS = 2.0
+"""What a device does when the scheduler is lost may be done within that: a scheduler takes as long to come back."""
 _REMEMBERED = 64
 """Outcomes that are kept for a client that did not get them, as its connection broke."""
 Parts = tuple[bytes, ...]
@@ -96,11 +99,14 @@ class Device:
         if ended is not None:
             self._stop(ended)
 
-    def end(self) -> None:
-        """End the lease, if there is one: the scheduler is gone."""
+    def end(self, seconds: float = 0.0) -> None:
+        """End the lease, if there is one: the scheduler is gone. ``seconds``: how long what is being done may still
+        take: the outcome is kept, as the client will ask for it again, and children stay warm."""
         with self._lock:
             ended, self._held = self._held, None
         if ended is not None:
+            if self._busy.acquire(timeout=seconds):
+                self._busy.release()
             self._stop(ended)
 
     def close(self) -> None:
@@ -221,9 +227,9 @@ class DevicePlugin(WorkerPlugin):
         """Called by Dask, before the scheduler knows the worker."""
         worker.stream_handlers[OPERATION] = self.device.lease
 
-    def teardown(self, worker: Worker) -> None:
-        """Called by Dask, before it waits for tasks."""
-        self.device.end()
+    async def teardown(self, worker: Worker) -> None:
+        """Called by Dask, before it waits for tasks: the scheduler is gone, or this device goes."""
+        await asyncio.to_thread(self.device.end, _GRACE_SECONDS)
 
 
 def perform(lease: str, message: str, parts: Parts) -> tuple[str, Parts]:

@@ -232,13 +232,14 @@ class Fleet:
         end = time.monotonic() + self._patience
         while True:
             try:
-                self._connection = Connection(self._access)
+                if not self._access.refuses():
+                    self._connection = Connection(self._access)
+                    return
             except FleetError as error:
-                if time.monotonic() > end:
-                    raise self._gone(cause) from error
-                time.sleep(_POLL_SECONDS)
-            else:
-                return
+                cause = error
+            if time.monotonic() > end:
+                raise self._gone(cause) from cause
+            time.sleep(_POLL_SECONDS)
 
     def _gone(self, cause: Exception) -> FleetError:
         return FleetError(f"the fleet at {self._access.address} is gone: {cause}")

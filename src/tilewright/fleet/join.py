@@ -17,7 +17,7 @@ from tilewright.fleet.scheduler import INVENTORY, NO_PAGE, SETTINGS
 
 FIRST_PAUSE = 0.5
 LAST_PAUSE = 5.0
-"""Seconds between two attempts: the first, and the most, as each is twice as long as the one before."""
+"""Seconds between two attempts that fail: the first, and the most, as each is twice as long as the one before."""
 _PATIENCE = "10s"
 
 Say = Callable[[str], None]
@@ -42,6 +42,7 @@ async def _stay(
     access: Access, security: Security, inventory: Inventory, device: Device, say: Say, host: str | None, pause: float
 ) -> float:
     """Be a device until the scheduler is gone, and for a pause; returns the next pause."""
+    await _until_served(access, say)
     try:
         with dask.config.set(SETTINGS):
             worker = Worker(
@@ -69,6 +70,15 @@ async def _stay(
     device.end()
     await asyncio.sleep(pause)
     return min(2 * pause, LAST_PAUSE)
+
+
+async def _until_served(access: Access, say: Say) -> None:
+    """Wait until something listens. To be refused costs nothing, so these pauses stay short."""
+    if not await asyncio.to_thread(access.refuses):
+        return
+    say(f"nothing listens at {access.address} yet")
+    while await asyncio.to_thread(access.refuses):
+        await asyncio.sleep(FIRST_PAUSE)
 
 
 def _cause(error: Exception, name: str) -> str:

@@ -18,7 +18,9 @@ from tilewright.fleet.inventory import Inventory
 MOST_LOSSES = 3
 """Leases in a row that a device loses before it is a suspect."""
 SUSPECT_SECONDS = 300.0
-"""How long a suspect is leased only to who could have nothing else."""
+"""How long it is one, unless it finishes a job before."""
+SUSPECT_WAIT = 10.0
+"""Seconds after which who waits gets a suspect: others may be busy for long, or hang and not yet be known as gone."""
 UNSEEN_SECONDS = 30.0
 """A request that nobody asks for any more is dropped after that."""
 HALF_LIFE = 3600.0
@@ -177,6 +179,7 @@ class Leases:
             health = self.health[found.device.name]
             health.finished += finished
             health.in_a_row = 0
+            health.suspect_until = float("-inf")
         return None
 
     def is_wanted(self, lease: str, now: float) -> bool:
@@ -238,21 +241,22 @@ class Leases:
         """Lease all free devices for which somebody waits: the one that has failed least first."""
         for member in sorted(self.members.values(), key=lambda member: self._order(member, now)):
             if member.lease is None:
-                fit = [w for w in self._waiting.values() if self._may_have(w.request, member, now)]
+                fit = [waiting for waiting in self._waiting.values() if self._may_have(waiting, member, now)]
                 if fit:
                     self._begin(member, self._first(fit, now).request, now)
 
     def _order(self, member: Member, now: float) -> tuple[bool, int, str]:
         return self._is_suspect(member, now), self.health[member.device.name].in_a_row, member.device.name
 
-    def _may_have(self, request: Request, member: Member, now: float) -> bool:
+    def _may_have(self, waiting: _Waiting, member: Member, now: float) -> bool:
         """Whether a request means this device. A suspect is better than nothing, but no better: it may be innocent, as
         when power fails again and again."""
-        if not member.device.answers_to(request.key):
+        key = waiting.request.key
+        if not member.device.answers_to(key):
             return False
-        return not self._is_suspect(member, now) or all(
-            self._is_suspect(other, now) for other in self.members.values() if other.device.answers_to(request.key)
-        )
+        if not self._is_suspect(member, now) or now - waiting.since >= SUSPECT_WAIT:
+            return True
+        return all(self._is_suspect(other, now) for other in self.members.values() if other.device.answers_to(key))
 
     def _is_suspect(self, member: Member, now: float) -> bool:
         return self.health[member.device.name].suspect_until > now

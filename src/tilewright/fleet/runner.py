@@ -1,8 +1,9 @@
 """``FleetRunner``: measures jobs on all devices of a key, as ``measure.Runner`` does on this machine.
 
 Candidates are built here, in children, while others are measured there; a device is sent the image. A job whose device
-is lost is measured again on another one; after ``MOST_DEVICES`` of them its outcome is ``DEVICE_LOST``. When the
-scheduler is gone, all is asked for again once it is back. Each job has one outcome in the end.
+is lost is measured again on another one; if it loses more of them than chance explains (``losses``), its outcome is
+``DEVICE_LOST``. When the scheduler is gone, all is asked for again once it is back. Each job has one outcome in the
+end.
 """
 
 import queue
@@ -31,6 +32,7 @@ from tilewright.fleet.fleet import (
     upload_messages,
 )
 from tilewright.fleet.leases import Ending
+from tilewright.fleet.losses import Losses
 from tilewright.fleet.ways import limits_for
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
@@ -38,9 +40,6 @@ from tilewright.measure.messages import read_outcome
 from tilewright.measure.runner import Runner
 from tilewright.measure.verdicts import Outcome, Verdict
 
-MOST_DEVICES = 3
-MOST_LOSSES = 6
-"""How many devices a job may lose, and how often the same."""
 _BUILDERS = 2
 _BUILDS = 2000
 _AHEAD = 4
@@ -64,11 +63,6 @@ class _Work:
         """A device was lost."""
         self.losses.append(device)
         self.last = why
-
-    @property
-    def is_given_up(self) -> bool:
-        """Whether it may be the cause of so many losses."""
-        return len(set(self.losses)) >= MOST_DEVICES or len(self.losses) >= MOST_LOSSES
 
 
 @dataclass(slots=True)
@@ -108,6 +102,7 @@ class FleetRunner:
         self._devices = 0
         """As the scheduler said last."""
         self._alone_since: float | None = None
+        self._losses = Losses()
 
     def __enter__(self) -> "FleetRunner":
         return self
@@ -218,8 +213,13 @@ class FleetRunner:
             lane.task.cancel()
         if lane.work is not None:
             if loss:
-                lane.work.lose(lane.grant.device.name, loss)
+                self._blame(lane.work, lane, loss)
             ready.appendleft(lane.work)
+
+    def _blame(self, work: _Work, lane: _Lane, why: str) -> None:
+        """A device was lost, perhaps because of its work."""
+        self._losses.lost += 1
+        work.lose(lane.grant.device.name, why)
 
     def _restart(self, ready: deque[_Work], cause: Exception) -> None:
         """The scheduler is gone, and all leases with it."""
@@ -243,11 +243,12 @@ class FleetRunner:
             self._fleet.give_back([], [lane.grant.lease for lane in shared])
             self._lanes = [lane for lane in self._lanes if lane not in shared]
         for lane in self._lanes:
-            if lane.work is None and ready and not ready[0].is_given_up:
+            if lane.work is None and ready and not self._losses.convict(ready[0].losses):
                 lane.work = ready.popleft()
                 self._submit(lane, lane.work)
 
     def _submit(self, lane: _Lane, work: _Work) -> None:
+        self._losses.tried += 1
         message, program = measure_message(work.job, f"{self._run}:{work.job.id}")
         new = self._fleet.uploads(lane.grant.device, [program])
         uploads = upload_messages(program, work.job.program.encode()) if new else []
@@ -273,7 +274,7 @@ class FleetRunner:
             else:
                 lane.finished += 1
                 yield work.job, outcome
-        for work in [work for work in ready if work.is_given_up]:
+        for work in [work for work in ready if self._losses.convict(work.losses)]:
             ready.remove(work)
             yield work.job, Outcome(Verdict.DEVICE_LOST, f"lost with {', '.join(work.losses)}; last: {work.last}")
 
@@ -288,7 +289,7 @@ class FleetRunner:
             return None
         outcome = read_outcome(fields.mapping(answer["outcome"]))
         if outcome.verdict is Verdict.DEVICE_LOST and lane.work is not None:
-            lane.work.lose(lane.grant.device.name, outcome.detail)
+            self._blame(lane.work, lane, outcome.detail)
             return None
         return outcome
 

@@ -70,6 +70,17 @@ def children_of(process: int) -> set[int]:
     return found
 
 
+def waited(process: int) -> float:
+    """The seconds for which a process was ready and waited for a processor, those of the thread that waited longest; 0
+    where the system does not say."""
+    longest = 0
+    with suppress(OSError):
+        for thread in (_PROC / str(process) / "task").iterdir():
+            with suppress(OSError, ValueError, IndexError):
+                longest = max(longest, int((thread / "schedstat").read_text(encoding="ascii").split()[1]))
+    return longest * 1e-9
+
+
 def kill_group(process: int) -> None:
     """Kill the leader of a process group, and the group."""
     for kill in (os.killpg, os.kill):

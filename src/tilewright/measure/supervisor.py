@@ -143,8 +143,7 @@ class Supervisor:
                 self._hear_user(mask)
             elif isinstance(owner, Worker) and owner in self._workers:
                 self._hear(owner, mask, ended=key.fd == owner.handle)
-        now = time.monotonic()
-        for worker in [worker for worker in self._workers if worker.deadline <= now]:
+        for worker in [worker for worker in self._workers if worker.is_late()]:
             self._late(worker)
 
     def _hear_user(self, mask: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from tilewright.measure.limits import Limits
 from tilewright.measure.messages import MAX_ANSWER, Channel, Request
-from tilewright.measure.processes import kill_group
+from tilewright.measure.processes import kill_group, waited
 from tilewright.measure.spawn import spawn
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 
@@ -46,8 +46,8 @@ class Worker:
         self.uses = 0
         self.task: Task | None = None
         self.phase = Phase.PREPARE
-        self._since = time.monotonic()
-        self.deadline = self._since + limits.start_seconds
+        self._since, self._allowed, self._waited = time.monotonic(), limits.start_seconds, 0.0
+        self.deadline = self._since + self._allowed
 
     @property
     def idle(self) -> bool:
@@ -95,8 +95,16 @@ class Worker:
 
     def _clock(self, now: float) -> None:
         run_seconds = self.task.request.run_seconds if self.task is not None else 0.0
-        self._since = now
-        self.deadline = now + self._limits.seconds(self.phase, run_seconds)
+        self._since, self._allowed = now, self._limits.seconds(self.phase, run_seconds)
+        self._waited = waited(self.id)
+        self.deadline = now + self._allowed
+
+    def is_late(self) -> bool:
+        """Whether the deadline has passed. It is put off by the time for which the child waited for a processor, as a
+        busy machine is no fault of a candidate."""
+        if not self.channel.closed and self.deadline <= time.monotonic():
+            self.deadline = self._since + self._allowed + max(0.0, waited(self.id) - self._waited)
+        return self.deadline <= time.monotonic()
 
     def end(self) -> int | None:
         """Kill the process and its group, and free all resources; returns its exit status if it had ended by itself."""

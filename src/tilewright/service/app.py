@@ -17,6 +17,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -48,6 +49,8 @@ _COMMENT_EVERY: Final = 50
 """A stream in which nothing happens has a comment after so many looks, so that proxies keep it open."""
 _LISTED: Final = 50
 _MOST_LISTED: Final = 1000
+_KEPT: Final = 1024
+"""Jobs whose text is kept."""
 _USUAL: Final = Given()
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PIECE: Final = 1 << 20
@@ -147,7 +150,8 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         owner: Annotated[Owner, Depends(caller)], count: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = _LISTED
     ) -> Response:
         """The newest jobs, at most ``count``."""
-        return JSONResponse({"jobs": [shown(job) for job in jobs.listed(owner.name, count)]})
+        found = ",".join(map(_text, jobs.listed(owner.name, count)))
+        return Response(f'{{"jobs":[{found}]}}', media_type="application/json")
 
     @app.get("/v1/jobs/{job}")
     def found(job: str, owner: Annotated[Owner, Depends(caller)]) -> Response:
@@ -218,6 +222,12 @@ def _add_results(app: FastAPI, service: Service, viewer: Caller) -> None:
     @app.get("/table", response_class=HTMLResponse, include_in_schema=False)
     def table(owner: Annotated[Owner, Depends(viewer)]) -> HTMLResponse:
         return HTMLResponse(page.live(jobs.listed(owner.name, _LISTED), service.surroundings))
+
+
+@lru_cache(maxsize=_KEPT)
+def _text(job: Job) -> str:
+    """A job as JSON: lists are asked for again and again, and most of their jobs have ended."""
+    return json.dumps(shown(job), ensure_ascii=False, separators=(",", ":"))
 
 
 def shown(job: Job) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, RowMapping, and_, func, insert, select, update
+from sqlalchemy import Connection, Executable, and_, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tilewright.service.limits import Quota
@@ -52,11 +52,15 @@ class Job:
     artifact: str | None
 
 
+# As the fields of a job, and when it was cancelled.
 _COLUMNS = (
-    *(JOBS.c.id, JOBS.c.owner, JOBS.c.name, JOBS.c.created, JOBS.c.cancelled),
-    *(BUILDS.c.state, BUILDS.c.model, BUILDS.c.options, BUILDS.c.started, BUILDS.c.ended, BUILDS.c.attempts),
-    *(BUILDS.c.step, BUILDS.c.done, BUILDS.c.total, BUILDS.c.error_kind, BUILDS.c.error, BUILDS.c.artifact),
+    *(JOBS.c.id, JOBS.c.owner, JOBS.c.name),
+    *(BUILDS.c.state, BUILDS.c.model, BUILDS.c.options),
+    *(JOBS.c.created, BUILDS.c.started, BUILDS.c.ended),
+    *(BUILDS.c.attempts, BUILDS.c.step, BUILDS.c.done, BUILDS.c.total),
+    *(BUILDS.c.error_kind, BUILDS.c.error, BUILDS.c.artifact, JOBS.c.cancelled),
 )
+_STATE = _COLUMNS.index(BUILDS.c.state)
 _FOUND = select(*_COLUMNS).join(BUILDS, BUILDS.c.id == JOBS.c.build)
 
 
@@ -97,31 +101,30 @@ class Jobs:
             job = uuid.uuid4().hex
             name = submission.name[:MOST_NAME]
             connection.execute(insert(JOBS).values(id=job, build=build, owner=owner.name, name=name, created=now))
-            return _job(connection.execute(_FOUND.where(JOBS.c.id == job)).mappings().one())
+            return _found(connection, _FOUND.where(JOBS.c.id == job))[0]
 
     def find(self, owner: str, job: str) -> Job | None:
         """The job, if it is this owner's."""
         with self.database.reading() as connection:
-            row = connection.execute(_FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner)).mappings().first()
-            return None if row is None else _job(row)
+            return next(iter(_found(connection, _FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner))), None)
 
     def listed(self, owner: str, count: int) -> list[Job]:
         """The newest jobs of the owner."""
         newest = _FOUND.where(JOBS.c.owner == owner).order_by(JOBS.c.created.desc(), JOBS.c.id).limit(count)
         with self.database.reading() as connection:
-            return [_job(row) for row in connection.execute(newest).mappings()]
+            return _found(connection, newest)
 
     def cancel(self, owner: str, job: str) -> Job | None:
         """Cancel the job, unless it has ended; its build too, if no other job waits for it. None: there is none."""
         with self.database.writing() as connection:
             wanted = _FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner)
             # Locked, so that the build does not end, and no submission begins to share it, meanwhile.
-            row = connection.execute(wanted.with_for_update(of=[BUILDS, JOBS])).mappings().first()
-            if row is None:
+            found = _found(connection, wanted.with_for_update(of=[BUILDS, JOBS]))
+            if not found:
                 return None
-            if not _job(row).state.is_final:
+            if not found[0].state.is_final:
                 self._cancel(connection, job)
-            return _job(connection.execute(wanted).mappings().one())
+            return _found(connection, wanted)[0]
 
     def may_read(self, owner: str, artifact: str) -> bool:
         """Whether a job of the owner made this artifact."""
@@ -185,27 +188,17 @@ class Jobs:
             connection.execute(update(BUILDS).where(BUILDS.c.id == build, live).values(**ended))
 
 
-def _job(values: RowMapping) -> Job:
+def _found(connection: Connection, wanted: Executable) -> list[Job]:
+    """The jobs that a statement of ``_COLUMNS`` finds."""
+    found: list[Job] = []
+    for *values, cancelled in connection.execute(wanted):
+        values[_STATE] = State(values[_STATE])
+        found.append(_seen(Job(*values), cancelled))
+    return found
+
+
+def _seen(job: Job, cancelled: float | None) -> Job:
     """A cancelled job shows nothing of its build, which may go on for others."""
-    job = Job(
-        id=values[JOBS.c.id],
-        owner=values[JOBS.c.owner],
-        name=values[JOBS.c.name],
-        state=State(values[BUILDS.c.state]),
-        model=values[BUILDS.c.model],
-        options=values[BUILDS.c.options],
-        created=values[JOBS.c.created],
-        started=values[BUILDS.c.started],
-        ended=values[BUILDS.c.ended],
-        attempts=values[BUILDS.c.attempts],
-        step=values[BUILDS.c.step],
-        done=values[BUILDS.c.done],
-        total=values[BUILDS.c.total],
-        error_kind=values[BUILDS.c.error_kind],
-        error=values[BUILDS.c.error],
-        artifact=values[BUILDS.c.artifact],
-    )
-    cancelled: float | None = values[JOBS.c.cancelled]
     if cancelled is None:
         return job
     job = replace(job, state=State.CANCELLED, started=None, ended=cancelled, step=None, done=None, total=None)

@@ -86,7 +86,7 @@ class Leases:
         values: dict[str, object] = {"lease": self.clock() + self.seconds}
         if progress is not None:
             values |= {"step": progress.step[:_MOST_STEP], "done": progress.done, "total": progress.total}
-        return self._write(claim, values)
+        return self._write(claim, values, lasting=False)  # after a failure of power there is no worker to hold it
 
     def finish(self, claim: Claim, outcome: Outcome) -> bool:
         """Write the outcome; false if the claim is lost, and the outcome with it."""
@@ -122,9 +122,9 @@ class Leases:
         ended = _ended(Refused("ResourceLimit", text), self.clock())
         connection.execute(update(BUILDS).where(BUILDS.c.id == build).values(**ended))
 
-    def _write(self, claim: Claim, values: dict[str, object]) -> bool:
+    def _write(self, claim: Claim, values: dict[str, object], *, lasting: bool = True) -> bool:
         held = and_(BUILDS.c.id == claim.build, BUILDS.c.claim == claim.id, BUILDS.c.state == State.RUNNING.value)
-        with self.database.writing() as connection:
+        with self.database.writing(lasting=lasting) as connection:
             return connection.execute(update(BUILDS).where(held).values(**values)).rowcount == 1
 
 

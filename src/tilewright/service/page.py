@@ -8,6 +8,7 @@ import base64
 import hashlib
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from html import escape
 from typing import Final
 
@@ -82,7 +83,9 @@ def _table(titles: Sequence[str], rows: Iterable[str], none: str) -> str:
     return f"<table><tr>{head}</tr>{shown}</table>" if shown else f"<p>{none}</p>"
 
 
+@lru_cache(maxsize=1024)
 def _row(job: Job) -> str:
+    """A row of the table. Pages ask for it every second, and most jobs have ended."""
     options = Chosen.read(job.options)
     submitted = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.created))
     cells = (

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import (
@@ -48,6 +49,8 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.sql import text
 
 from tilewright.base.errors import BadInput
+from tilewright.base.files import reason
+from tilewright.service.flushes import Flushes
 from tilewright.service.limits import Unavailable
 
 SCHEMA: Final = "1"
@@ -127,6 +130,7 @@ class Database:
             self._engine = create_engine(parsed, **(_POOL if self._is_server else {}))
             # Threads of a process wait for each other here: SQLite lets who waits sleep, up to 0.1 s at a time.
             self._turn: AbstractContextManager[object] = nullcontext() if self._is_server else threading.Lock()
+            self._flushes = None if self._is_server else Flushes(Path(f"{parsed.database}-wal"))
             if not self._is_server:
                 _prepare_sqlite(self._engine)
             with ExitStack() as refused:
@@ -150,10 +154,20 @@ class Database:
             self._check_schema(connection)
 
     @contextmanager
-    def writing(self) -> Generator[Connection]:
-        """A transaction that may write; it is undone by an exception. Raises ``Unavailable``: it may have been done."""
+    def writing(self, *, lasting: bool = True) -> Generator[Connection]:
+        """A transaction that may write; it is undone by an exception. Raises ``Unavailable``: it may have been done.
+
+        ``lasting``: a failure of power does not undo it, so it waits for the disk, and others wait for it.
+        """
         with _explained(), self._turn, self._engine.begin() as connection:
+            if self._is_server and not lasting:
+                connection.execute(text("SET LOCAL synchronous_commit TO OFF"))
             yield connection
+        if lasting and self._flushes is not None:
+            try:
+                self._flushes.flush()
+            except OSError as error:
+                raise Unavailable(f"the database's disk does not answer: {reason(error)}") from error
 
     @contextmanager
     def reading(self) -> Generator[Connection]:
@@ -203,11 +217,14 @@ def _explained() -> Generator[None]:
 
 
 def _prepare_sqlite(engine: Engine) -> None:
-    """Transactions begin as the caller says: Python's driver begins none where a transaction only reads."""
+    """Transactions begin as the caller says: Python's driver begins none where a transaction only reads.
+
+    SQLite flushes its log when it is copied to the file (``NORMAL``); ``Database.writing`` does after each transaction.
+    """
 
     def connected(connection: sqlite3.Connection, _record: ConnectionPoolEntry) -> None:
         connection.isolation_level = None
-        for pragma in (f"busy_timeout={_BUSY_MS}", "journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        for pragma in (f"busy_timeout={_BUSY_MS}", "journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
     def begun(connection: Connection) -> None:

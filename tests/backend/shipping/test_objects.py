@@ -1,5 +1,6 @@
 """Objects for C: by our own loader, by the C compiler where there is one, and two of them in one program."""
 
+import ast
 import ctypes
 import re
 import shutil
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import tilewright
 from tests.backend.shipping.networks import lenet, opened, sample, transformer_block
+from tests.frontend.models import model as make_model
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.runtime.elf import parse_elf
@@ -46,6 +49,17 @@ def test_the_object_by_our_own_loader(tmp_path: Path) -> None:
     assert code == 0
     for given, wanted in zip(results, model(x), strict=True):
         np.testing.assert_array_equal(given, wanted.ravel())
+
+
+def test_names_in_a_header_are_literals_of_c(tmp_path: Path) -> None:
+    """Python reads octal numbers as C does; C would read ``??/`` as a backslash."""
+    name = 'a"b\\c??/1\u00fc 2'
+    network = make_model([helper.make_node("Relu", [name], ["y"])], {name: np.ones(3, np.float32)}, ["y"])
+    (header,) = tilewright.compile(network).emit(tmp_path / "net.h", "header")
+    literal = macros(header)["NET_INPUT_0_NAME"]
+    assert ast.literal_eval(f"b{literal}").decode() == name
+    assert "?" not in literal
+    assert literal.isascii()
 
 
 def test_only_one_name_is_global(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.backend.shipping.emulator import Functions
 from tests.backend.shipping.networks import lenet, opened, sample, transformer_block
 from tests.backend.shipping.test_objects import GCC, macros, needs_gcc
 from tests.backend.shipping.test_open_sizes_and_threads import OPEN, THREADS, several
+from tilewright.backend.shipping.coff_file import coff_file
 from tilewright.backend.shipping.macho_file import macho_file
 from tilewright.backend.shipping.merged import merged
 from tilewright.base.errors import BadInput, UnsupportedTarget
@@ -93,6 +94,40 @@ def test_code_for_windows(tmp_path: Path) -> None:
     for threads in THREADS:
         done = subprocess.run([tmp_path / "main", "3", "9", str(threads)], input=x.tobytes(), capture_output=True)
         assert (done.returncode, done.stdout) == (0, same(x).tobytes())
+
+
+def test_fields_of_a_coff_object() -> None:
+    """By hand, from the specification: alignments, distances, long names, and more relocations than a header counts."""
+    name, many = "longer_than_eight_letters", 70_000
+    places = tuple(Relocation(8 * place, 1, 1, place) for place in range(many))
+    sections = (
+        Section(".text", Segment.CODE, 16, 8, bytes(8), (Relocation(2, 2, 2, 4),)),
+        Section(".rodata", Segment.CONSTANTS, 32, 8 * many, bytes(8 * many), places),
+    )
+    symbols = (
+        Symbol("", Binding.LOCAL, Place.UNDEFINED, 0),
+        Symbol(name, Binding.GLOBAL, 0, 0, 8),
+        Symbol("numbers", Binding.LOCAL, 1, 16, 8 * many),
+    )
+    data = coff_file(merged([ObjectFile("x", Machine.X86_64, sections, symbols)], {name}))
+    machine, count, _, symbols_at, symbol_count, _, _ = struct.unpack_from("<HHIIIHH", data)
+    assert (machine, symbol_count) == (0x8664, 2)
+    table = [struct.unpack_from("<8sIIIIIIHHI", data, 20 + 40 * place) for place in range(count)]
+    (code, constants, *_), alignments = table, [fields[9] >> 20 & 15 for fields in table[:2]]
+    assert (code[0].rstrip(b"\0"), constants[0].rstrip(b"\0")) == (b".text", b".rdata")
+    assert alignments == [5, 6]  # 16 and 32
+    # A distance counts from the end of its four bytes.
+    assert struct.unpack_from("<i", data, code[4] + 2) == (8,)
+    assert struct.unpack_from("<q", data, constants[4] + 8 * 69_999) == (69_999,)
+    local, shared = (struct.unpack_from("<8sIhHBB", data, symbols_at + 18 * place) for place in range(2))
+    assert struct.unpack_from("<IIH", data, code[5]) == (2, 0, 4)
+    assert (code[7], constants[7], constants[9] & 0x01000000) == (1, 0xFFFF, 0x01000000)
+    assert struct.unpack_from("<I", data, constants[5]) == (1 + many,)
+    assert struct.unpack_from("<IIH", data, constants[5] + 10 * many) == (8 * 69_999, 1, 1)
+    assert (local[0], local[1:4]) == (b"numbers\0", (16, 2, 0))
+    assert shared[1:5] == (0, 1, 0x20, 2)
+    (at,) = struct.unpack("<4xI", shared[0])
+    assert data[symbols_at + 18 * symbol_count + at :].startswith(name.encode() + b"\0")
 
 
 def test_a_mach_object_for_a_mac(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.backend.shipping.networks import lenet, sample, transformer_block
 from tests.frontend.models import model as make_model
 from tilewright.backend.cpu.llvm import compile_object
 from tilewright.backend.shipping.freestanding_text import FUNCTIONS
-from tilewright.backend.shipping.program_text import MODEL, READING, USAGE
+from tilewright.backend.shipping.program_text import MODEL, READING, USAGE, WRITING
 from tilewright.base.arrays import Array
 from tilewright.base.errors import Unsupported
 from tilewright.runtime.abi import ErrorCode
@@ -63,6 +63,13 @@ def test_a_program_says_what_it_takes_and_what_is_wrong(tmp_path: Path) -> None:
         found = subprocess.run([path, *arguments], input=given, capture_output=True, check=False, timeout=60)
         assert (found.returncode, found.stdout) == (code, b"")
         assert text in found.stderr.decode()
+
+
+def test_outputs_that_can_not_be_written_are_an_exit_code(tmp_path: Path) -> None:
+    path, x = emitted(lenet(), tmp_path), sample((1, 1, 28, 28))
+    with Path("/dev/full").open("wb") as full:
+        found = subprocess.run([path], input=x.tobytes(), stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert (found.returncode, found.stderr) == (WRITING, b"an output can't be written\n")
 
 
 def test_an_index_out_of_range_is_an_exit_code(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import tilewright
 from tests.backend.shipping.engine import ran
 from tests.backend.shipping.networks import halved, lenet, opened, sample, transformer_block
 from tests.service.browser import CHROMIUM, browser
+from tilewright.backend.cpu.llvm import compile_object
 from tilewright.backend.shipping.wasm_numbers import Reader, padded, signed, unsigned
 from tilewright.backend.shipping.wasm_object import read_object
 from tilewright.base.errors import BadInput
@@ -26,6 +27,13 @@ needs_node = pytest.mark.skipif(NODE is None, reason="there is no Node")
 THREADED = Target.parse("wasm32,+atomics,cores=4,region_cycles=1")
 THREADED_64 = Target.parse("wasm64,+atomics,cores=4,region_cycles=1")
 OPEN = {0: "batch", 1: "length"}
+
+
+def test_how_data_is_aligned_is_read() -> None:
+    """Engines take any address, so that results do not tell."""
+    text = '@some = constant [3 x i8] c"abc", align 64\n@other = constant [2 x i8] c"de", align 2\n'
+    found = read_object(compile_object(text, Target.parse("wasm32")))
+    assert [(segment.data, segment.alignment) for segment in found.segments] == [(b"abc", 64), (b"de", 2)]
 
 
 def test_a_module_in_an_engine(tmp_path: Path) -> None:
