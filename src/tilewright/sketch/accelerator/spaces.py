@@ -117,8 +117,8 @@ def _spaces(
         generator, collector = Generated(sketch, target), Collector()
         try:
             generator(begun.copy(), collector)
-        except ScheduleError:
-            continue
+        except ScheduleError as error:
+            raise Unsupported(f"the accelerator {config.name} can't compute {naive.name}: {error}") from error
         knobs = tuple(collector.knobs)
         known = Known(computation, config, timing, knobs)
         if known.best is not None:
