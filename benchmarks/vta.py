@@ -5,7 +5,8 @@ per byte of the program, the roof (the peak of the matrix unit, or what device m
 the cycle simulator gives with one and two virtual threads, in GOPS at the configuration's clock, where a multiply-add
 is two operations; and the share of cycles in which the matrix unit multiplied. Each program is compiled with the
 analytic choice (`backend/vta/schedules/`), checked for hazards, and run on random numbers; its result is compared with
-NumPy's. `--trials N` prints instead what the tuner finds among N schedules of each layer.
+NumPy's. `--trials N` prints instead what the tuner finds among N schedules of each layer, of the template, of
+sketches (`--space sketches`) or both.
 Nothing is timed: cycles are those of a model, whose constants are in `backend/vta/cycles.py`. `--rtl FILE` writes the
 configuration's hardware as Verilog instead. `--model FILE` takes the layers of a quantized model, beside the CPU
 (`vta_model.py`).
@@ -32,6 +33,7 @@ from tilewright.backend.vta.cycles import Timing
 from tilewright.backend.vta.packing import packed_data, packed_filters, unpacked_result
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
+from tilewright.base.search import Spaces
 from tilewright.tune.accelerator import tune_accelerator
 
 
@@ -173,12 +175,12 @@ def _cells(item: Point, config: Config, timing: Timing) -> str:
     return "".join(f"{number:>9.1f}" for number in numbers) + f"{item.share:>8.1%} "
 
 
-def tuned(names: Iterable[str], config: Config, timing: Timing, trials: int) -> Iterable[str]:
+def tuned(names: Iterable[str], config: Config, timing: Timing, trials: int, space: Spaces) -> Iterable[str]:
     """The cycles of the analytic choice and of the tuner's for each layer, as lines."""
     shares: dict[str, float] = {}
     for name in names:
         naive = loop_program(LAYERS[name].blocked(config), config)
-        found = tune_accelerator(naive, config, timing, trials=trials)
+        found = tune_accelerator(naive, config, timing, trials=trials, space=space)
         shares[name] = te.accelerate(found.schedule, config, timing).cycles.utilisation
         yield f"{name:<5}{found.analytic_cycles:>10}{found.cycles:>10}{shares[name]:>8.1%}  of {found.tried} schedules"
     yield from medians(shares)
@@ -191,6 +193,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--bus", type=int, default=Timing().bus_bytes, help="bytes in a cycle, default %(default)s")
     parser.add_argument("--layers", default=",".join(LAYERS), help="default %(default)s")
     parser.add_argument("--trials", type=int, help="tune: print the analytic and the tuner's cycles")
+    spaces = [spaces.value for spaces in Spaces]
+    parser.add_argument("--space", choices=spaces, default="templates", help="of --trials, default %(default)s")
     parser.add_argument("--rtl", type=Path, metavar="FILE", help="write Verilog to FILE, and run nothing")
     parser.add_argument("--model", type=Path, metavar="FILE", help="the layers of a quantized model, beside the CPU")
     options = parser.parse_args(arguments)
@@ -206,7 +210,8 @@ def main(arguments: list[str] | None = None) -> None:
             print(line, flush=True)
         return
     names, config, timing = options.layers.split(","), PRESETS[options.config], Timing(bus_bytes=options.bus)
-    lines = table(names, config, timing) if options.trials is None else tuned(names, config, timing, options.trials)
+    space, trials = Spaces(options.space), options.trials
+    lines = table(names, config, timing) if trials is None else tuned(names, config, timing, trials, space)
     for line in lines:
         print(line, flush=True)
 

@@ -46,7 +46,7 @@ from tilewright.isolation import Asked as IsolatedRequest
 from tilewright.isolation import Isolation, compile_elsewhere
 from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
-from tilewright.offload.accelerator import Accelerator
+from tilewright.offload.accelerator import Accelerator, devices
 from tilewright.offload.library.choice import LibraryChoice
 from tilewright.offload.library.model import LibraryModel
 from tilewright.offload.library.placing import LibraryPlacing, Placing
@@ -123,10 +123,11 @@ def compile(
     ``IndexOutOfRange``, or with ``"off"`` the nearest valid one is used (``base.checks``). ``threads``: maximum per
     call; by default all that this process may use. ``backend``: a back end, or its name (``backend.choice``); only
     models of ``"cpu"`` can be saved and are cached. ``accelerator``: computes parts of a quantized model, as
-    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``). ``library``: ``"onednn"``, a library
-    from a wheel, computes convolutions and products where it is measured to be faster (``offload.library``).
-    ``isolate``: compile in a separate process with time and memory limits (``isolation``), for untrusted models;
-    ``explain`` and ``compare`` are then unavailable. ``listener`` gets progress events (``base.events``).
+    ``"vta,large,always"`` (``offload.accelerator``, ``docs/two-devices.md``); ``backend="vta,large,always"`` is the
+    same. ``library``: ``"onednn"``, a library from a wheel, computes convolutions and products where it is measured to
+    be faster (``offload.library``). ``isolate``: compile in a separate process with time and memory limits
+    (``isolation``), for untrusted models; ``explain`` and ``compare`` are then unavailable. ``listener`` gets progress
+    events (``base.events``).
 
     Models compiled before are loaded from a cache (``model_cache``), which verifies them.
 
@@ -140,7 +141,8 @@ def compile(
     wanted = chosen.num_threads if threads is None else threads
     policies = (Math.named(math), _memory_limit(memory_limit), Superopt.named(superopt), Checks.named(checks))
     both = _both(to_log(_LOG), listener)
-    wanted_target, made_by = _target(target, chosen, both), backend_of(backend)
+    of_host, device = devices(backend, accelerator)
+    wanted_target, made_by = _target(target, chosen, both), backend_of(of_host)
     asked_rules = [rules] if isinstance(rules, str | os.PathLike) else rules
     proofs = Store.open(chosen, both)
     files_of_rules = (
@@ -162,7 +164,7 @@ def compile(
     given_examples = example_inputs is not None or dynamic_shapes is not None
     examples = Examples(example_inputs, dynamic_shapes) if given_examples else None
     source = opened(model, frontends, operators, examples=examples)
-    offloading = _offloading(accelerator, library, options)
+    offloading = _offloading(device, library, options)
     compilation = _Compilation(source, options, chosen, listener, models, offloading)
     _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
@@ -435,14 +437,14 @@ class _Compilation:
 
 
 def _offloading(
-    accelerator: Accelerator | str | None, library: LibraryChoice | str | None, options: Options
+    accelerator: Accelerator | None, library: LibraryChoice | str | None, options: Options
 ) -> Offloading | LibraryPlacing | None:
     """What splits the model."""
     if accelerator is not None and library is not None:
         raise BadInput("accelerator= and library= both split the model: leave one out")
     if library is not None:
         return LibraryPlacing.asked(library, options)
-    return None if accelerator is None else Offloading(Accelerator.named(accelerator))
+    return None if accelerator is None else Offloading(accelerator)
 
 
 def _refuse_unknown(source: Source, shapes: Shapes, bounds: Mapping[str, int]) -> None:

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
+import tilewright
 from tests.cli.schema import report
 from tests.offload.models import Writer
 from tilewright import codesign
@@ -81,3 +83,24 @@ def test_without_tools(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
 def test_wrong_arguments(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["accelerator", *arguments]) == 2
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_units_are_tuned_and_used(network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By either name of the accelerator; the model's bits stay those of the CPU."""
+    path = str(tmp_path / "units.db")
+    search = ["--space", "sketches", "--minutes", "0.001", "--records", path]
+    assert main(["tune", network, "--backend", "vta", *search, "--json"]) == 0
+    found = report("tune", capsys.readouterr().out)
+    assert [unit["calls"] for unit in found["units"]] == [2]
+    assert found["units"][0]["tried"] > 1
+    words = f"vta,always,{path}"
+    model, alone = (tilewright.compile(network, accelerator=words), tilewright.compile(network))
+    x = np.random.default_rng(0).normal(size=(1, 8, 6, 6)).astype(np.float32)
+    assert np.array_equal(model.run(None, {"x": x})[0], alone.run(None, {"x": x})[0])
+    assert main(["tune", network, "--accelerator", "vta,always", "--space", "all", *search[2:]]) == 0
+    assert f"{path} has the schedules: --accelerator vta,always,{path} uses them" in capsys.readouterr().out
+    assert main(["tune", network, "--accelerator", "osdi", *search]) == 2
+    assert main(["tune", network, "--accelerator", "vta,large", *search]) == 2
+    assert "has measurements of another device" in capsys.readouterr().err
+    assert main(["tune", network, "--accelerator", "vta", "--minutes", "0.001"]) == 2
+    assert "keeps what it finds in a file of its own" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from tests.schedule.movement import assert_same, refused
 from tilewright.base.dtypes import DType, f32, i32
 from tilewright.base.errors import BadProgram
 from tilewright.loops.interpreter import interpret
-from tilewright.loops.ir import Call
+from tilewright.loops.ir import Call, If
 from tilewright.loops.lower import lower
 from tilewright.loops.visit import walk
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
@@ -133,6 +133,49 @@ def test_a_guard_around_tiles_stays() -> None:
     s.tensorize("ji", decl_tensor_intrin(row, "row", reset="row_reset", update="row_update"))
     assert called(s) == ["row_reset", "row_update"]
     assert_same(naive, s.program)
+
+
+def overlapping(within: bool) -> Schedule:
+    """A product of which the next stage adds neighbours, in tiles that do not divide: some of the last ones are outside
+    of it. ``within``: neighbours are columns, so a row of the last tile is in part outside."""
+    a, b = te.placeholder((10, 4), f32, "A"), te.placeholder((4, 12), f32, "B")
+    k = te.reduce_axis((0, 4), name="k")
+    c = te.compute((10, 12), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    shape = (10, 11) if within else (9, 12)
+    d = te.compute(shape, lambda i, j: c[i, j] + (c[i, j + 1] if within else c[i + 1, j]), name="D")
+    s = Schedule(lower(d))
+    outer, _ = s.split(s.get_loops("D")[1 if within else 0], (None, 4))
+    s.compute_at("C", outer)
+    return s
+
+
+def rows(columns: int, depth: int) -> TensorIntrinsic:
+    """A row of a product."""
+    x, w = te.placeholder((depth,), f32, "x"), te.placeholder((depth, columns), f32, "w")
+    k = te.reduce_axis((0, depth), name="k")
+    y = te.compute((columns,), lambda j: te.sum(x[k] * w[k, j], axis=k), name="y")
+    return decl_tensor_intrin(y, "rows", reset="rows_reset", update="rows_update")
+
+
+@pytest.mark.parametrize("depth", [4, 2])
+def test_a_condition_that_is_the_same_in_a_tile_stays(depth: int) -> None:
+    """Rows beyond the last one are not computed, by any form of the call."""
+    s = overlapping(within=False)
+    naive = s.program
+    j, k = s.get_loops("C")[-2:]
+    outer, _ = s.split(k, (None, depth))
+    s.reorder(outer, j)
+    s.tensorize(j, rows(12, depth))
+    assert called(s) == (["rows"] if depth == 4 else ["rows_reset", "rows_update"])
+    guards = [stmt for stmt in walk(s.program.body) if isinstance(stmt, If)]
+    assert len(guards) == len(called(s))
+    assert_same(naive, s.program)
+
+
+def test_a_condition_that_changes_in_a_tile_is_refused() -> None:
+    s = overlapping(within=True)
+    with refused(s, "the condition `vj_1_0 * 4 + vj < 12` changes within a tile"):
+        s.tensorize("j", rows(5, 4))
 
 
 def test_swapped_operands_name_both_expressions() -> None:

@@ -59,7 +59,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser, *, several: bool = Fa
         help="target, such as x86_64,znver5, or the name of an installed target (default: this machine)",
     )
     parser.add_argument(
-        "--backend", default="cpu", metavar="NAME", help="back end: cpu, reference or an installed one (default: cpu)"
+        "--backend",
+        default="cpu",
+        metavar="NAME",
+        help="back end: cpu, reference, vta or an installed one (default: cpu)",
     )
     parser.add_argument(
         "--accelerator",

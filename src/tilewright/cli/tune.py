@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from tilewright.networks.tuning import KernelResult, NetworkResult, Tuned
     from tilewright.tune.model_tuner import Kernel, Progress
 
+_ACCELERATOR = "vta"
+"""The back end that is the accelerator."""
 _SHOWN = 12
 """Kernels in the live table: those that take most of the time."""
 _SECONDS_BETWEEN_LINES = 10.0
@@ -89,7 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Compile, search, confirm, compare."""
-    refuse_for(options, "candidates are measured on CPUs", ("backend", "accelerator", "library"))
+    if options.accelerator is not None or options.backend.partition(",")[0] == _ACCELERATOR:
+        from tilewright.cli.tune_units import execute as tune_units
+
+        return tune_units(options, console)
+    refuse_for(options, "candidates are measured on CPUs", ("backend", "library"))
     _refuse_twice(options.models)
     refuse_without_device(options)
     if options.device is None:

@@ -1,8 +1,9 @@
 """``Accelerator``: which one computes parts of a model, what is given to it, and the device that runs it.
 
-tilewright.compile(model, accelerator="vta")
+tilewright.compile(model, accelerator="vta")                     or backend="vta"
 tilewright.compile(model, accelerator="vta,large,always,cycles")
 tilewright.compile(model, accelerator="vta,own.json")            a file of ``tilewright accelerator search``
+tilewright.compile(model, accelerator="vta,tuned.db")            a file of ``tilewright tune --accelerator``
 tilewright.compile(model, accelerator=Accelerator(config, connect=my_driver))
 """
 
@@ -11,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from tilewright.backend.api import Backend
+from tilewright.backend.cpu.backend import CPU
+from tilewright.backend.vta.backend import Accelerator as Programs
 from tilewright.backend.vta.config import PRESETS, TINY, VTA, Config
 from tilewright.backend.vta.config_file import SUFFIX, Design, read_config
 from tilewright.backend.vta.cycles import Timing
@@ -21,6 +25,8 @@ from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.names import shown
 
 _NAME = "vta"
+RECORDS = ".db"
+"""How the names of files end that have what was tuned."""
 
 
 class Placing(Choice):
@@ -61,6 +67,8 @@ class Accelerator:
     kind: Kind = Kind.FUNCTIONAL
     timing: Timing = field(default_factory=Timing)
     connect: Connect | None = None
+    records: Path | None = None
+    """Of its tuned units (``offload.tuned``)."""
 
     def __post_init__(self) -> None:
         config = self.config
@@ -78,7 +86,10 @@ class Accelerator:
 
     @staticmethod
     def named(given: "Accelerator | str") -> "Accelerator":
-        """Of words: ``vta``, and a configuration (its name or file), a way of placing, a kind. Raises ``BadInput``."""
+        """Of words: ``vta``, and a configuration (its name or file), a way of placing, a kind, a file of records.
+
+        Raises ``BadInput``.
+        """
         if isinstance(given, Accelerator):
             return given
         first, *words = given.split(",")
@@ -86,13 +97,15 @@ class Accelerator:
         placings = {placing.value: placing for placing in Placing}
         known = (*PRESETS, TINY.name, *placings, *kinds)
         configs = (*PRESETS, TINY.name, *(word for word in words if word.endswith(SUFFIX)))
-        if first != _NAME or not set(words) <= {*known, *configs}:
-            said = f"give {_NAME}, and after it any of {', '.join(known)}, or a file *{SUFFIX}"
+        files = tuple(word for word in words if word.endswith(RECORDS))
+        if first != _NAME or not set(words) <= {*known, *configs, *files}:
+            said = f"give {_NAME}, and after it any of {', '.join(known)}, or files *{SUFFIX}, *{RECORDS}"
             raise BadInput(f"accelerator={shown(given)}: {said}")
-        groups = [[word for word in words if word in group] for group in (configs, placings, kinds)]
+        groups = [[word for word in words if word in group] for group in (configs, placings, kinds, files)]
         if any(len(group) > 1 for group in groups):
-            raise BadInput(f"accelerator={shown(given)}: give one configuration, one way of placing and one device")
-        presets, placing, kind = (group[0] if group else None for group in groups)
+            said = "give one configuration, one way of placing, one device and one file of records"
+            raise BadInput(f"accelerator={shown(given)}: {said}")
+        presets, placing, kind, records = (group[0] if group else None for group in groups)
         usual = TINY.name if kind == Kind.RTL.value else VTA.name
         design = _design(presets or usual)
         return Accelerator(
@@ -100,6 +113,7 @@ class Accelerator:
             Placing.COST if placing is None else placings[placing],
             Kind.FUNCTIONAL if kind is None else kinds[kind],
             design.timing,
+            records=None if records is None else Path(records),
         )
 
     def open(self, memory_bytes: int) -> Driver:
@@ -124,3 +138,19 @@ def _hardware(config: Config, timing: Timing, memory_bytes: int) -> Driver:
 
 
 _MISSING = "the accelerator as hardware needs Amaranth: pip install 'tilewright[rtl]'"
+
+
+def devices(backend: Backend | str, accelerator: Accelerator | str | None) -> tuple[Backend | str, Accelerator | None]:
+    """The back end of what the CPU computes, and the accelerator: ``backend="vta,always"`` names it, too.
+
+    Raises ``BadInput`` if both are given, and for words that nobody knows.
+    """
+    if isinstance(backend, Programs):
+        named: Accelerator | str | None = Accelerator(backend.config, timing=backend.timing)
+    else:
+        named = backend if isinstance(backend, str) and backend.partition(",")[0] == _NAME else None
+    if named is None:
+        return backend, None if accelerator is None else Accelerator.named(accelerator)
+    if accelerator is not None:
+        raise BadInput("backend= and accelerator= both name the accelerator: leave one out")
+    return CPU, Accelerator.named(named)

@@ -54,7 +54,7 @@ class Costs:
         config, timing = self.accelerator.config, self.accelerator.timing
         key = form_of(unit, config)
         if key not in self._cycles:
-            report = timed(region_of([unit], [unit.result], config, timing), timing)
+            report = timed(region_of([unit], [unit.result], config, timing, self.accelerator.records), timing)
             assert report.cycles is not None, "a stopwatch has them"
             self._cycles[key] = report.cycles.total
         return self._cycles[key]

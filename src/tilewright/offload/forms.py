@@ -5,6 +5,7 @@ A *form* is all of a unit but its numbers and its place in a model. Units of one
 
 import functools
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeAlias
 
 from tilewright.backend.vta.config import Config, Scratchpad
@@ -27,6 +28,8 @@ from tilewright.tensor.ir import Reduction, Tensor
 from tilewright.tensor.reducers import max as max_of
 from tilewright.tensor.reducers import min_value
 from tilewright.tensor.reducers import sum as sum_of
+from tilewright.tune.accelerator import kept_schedule
+from tilewright.tune.recorded import stamp
 
 LEAST, MOST = -128, 127
 """Of bytes."""
@@ -105,10 +108,23 @@ def addition_form(unit: Addition, image: Image, config: Config) -> AdditionForm:
     return AdditionForm(image.tiles(config), unit.left, rounding)
 
 
+def naive_of(form: Form, config: Config) -> Program:
+    """A unit as a program that is not scheduled."""
+    return lower(tensor_of(form, config), "unit")
+
+
+def scheduled(form: Form, config: Config, timing: Timing, records: Path | None = None) -> Program | None:
+    """The scheduled program: the fastest one that ``records`` have, or else that with the tiles that are estimated to
+    take least cycles; None if none fits the memories."""
+    return _scheduled(form, config, timing, records, stamp(records))
+
+
 @functools.lru_cache(maxsize=256)
-def scheduled(form: Form, config: Config, timing: Timing) -> Program | None:
-    """The scheduled program with the tiles that are estimated to take least cycles; None if none fits the memories."""
-    naive = lower(tensor_of(form, config), "unit")
+def _scheduled(form: Form, config: Config, timing: Timing, records: Path | None, _: str) -> Program | None:
+    naive = naive_of(form, config)
+    kept = None if records is None else kept_schedule(naive, config, timing, records)
+    if kept is not None:
+        return kept.program
     try:
         sizes = chosen(naive, config, timing)
     except BadProgram:

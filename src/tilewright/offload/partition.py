@@ -105,7 +105,7 @@ def _reason(unit: Unit, accelerator: Accelerator) -> str | None:
     config = accelerator.config
     if isinstance(unit, Product) and unit.groups > 1 and config.block_in % (size := unit.channels // unit.groups):
         return f"its groups of {size} channels do not divide the blocks of {config.block_in} of {config.name}"
-    if scheduled(form_of(unit, config), config, accelerator.timing) is None:
+    if scheduled(form_of(unit, config), config, accelerator.timing, accelerator.records) is None:
         return f"no tile of it fits the memories of {config.name}"
     return None
 
@@ -177,7 +177,8 @@ class _Splitting:
         needed = {value for node in live for value in node.inputs}.union(self.graph.outputs)
         needed.update(value for unit in self.units if unit not in own for value in unit.inputs)
         outputs = [unit.result for unit in units if unit.result in needed]
-        region = region_of(units, outputs, self.accelerator.config, self.accelerator.timing)
+        given = self.accelerator
+        region = region_of(units, outputs, given.config, given.timing, given.records)
         self.device.reserve(region)
 
         def call(arrays: Sequence[Array]) -> list[Array]:

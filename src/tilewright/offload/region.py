@@ -8,6 +8,7 @@ Arrays enter and leave in the layout of the CPU; they are packed to tiles, and u
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,11 +63,13 @@ def unpacked(array: Array, value: Value) -> Array:
     return np.ascontiguousarray(whole[0, :, 0, :].T if len(value.shape) == 2 else whole)
 
 
-def region_of(units: Sequence[Unit], outputs: Sequence[Value], config: Config, timing: Timing) -> Region:
-    """The region of ``units``, in order. ``outputs``: the results that others need."""
+def region_of(
+    units: Sequence[Unit], outputs: Sequence[Value], config: Config, timing: Timing, records: Path | None = None
+) -> Region:
+    """The region of ``units``, in order. ``outputs``: the results that others need; ``records``: of tuned units."""
     made = {unit.result for unit in units}
     inputs = tuple(dict.fromkeys(value for unit in units for value in unit.inputs if value not in made))
-    building = _Building(config, timing)
+    building = _Building(config, timing, records)
     for value in inputs:
         building.operand(value.name, Scratchpad.INP, _image(value).tiles(config))
     for number, unit in enumerate(units):
@@ -81,6 +84,7 @@ class _Building:
 
     config: Config
     timing: Timing
+    records: Path | None = None
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     operands: dict[str, Operand] = field(default_factory=dict[str, Operand])
     steps: list[Recorded] = field(default_factory=list[Recorded])
@@ -92,7 +96,7 @@ class _Building:
 
     def add(self, number: int, unit: Unit) -> None:
         """The steps of a unit."""
-        program = scheduled(form_of(unit, self.config), self.config, self.timing)
+        program = scheduled(form_of(unit, self.config), self.config, self.timing, self.records)
         if program is None:
             raise InternalError(f"{unit.place}: no tile of it fits {self.config.name}")
         result = self.operand(unit.result.name, Scratchpad.OUT, _image(unit.result).tiles(self.config))

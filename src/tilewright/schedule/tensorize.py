@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.loops import visit
-from tilewright.loops.ir import Block, Call, Callee, Loop, Region, Stmt
+from tilewright.loops.ir import Block, Call, Callee, If, Loop, Region, Stmt
 from tilewright.loops.program import Intrinsic, Program
 from tilewright.loops.visit import perfect_nest
 from tilewright.schedule.determination import undetermined
@@ -60,14 +60,19 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tu
 
     A reduction that continues outside of ``loop`` uses the forms ``reset`` and ``update``. Refuses unless the loops are
     a perfect nest around one block whose predicate they do not change (so their splits must be exact), and which
-    matches, in tiles of the intrinsic's size, the description operand by operand.
+    matches, in tiles of the intrinsic's size, the description operand by operand. What the block does only where a
+    condition holds, which is the same for all of a tile, is a call where it holds.
     """
     place = loop_at(program, loop)
-    block, axes = _tiles(program, place)
+    guarded, axes = _tiles(program, place)
+    block = _unguarded(guarded, axes)
     pattern = _pattern(block, intrinsic)
     matched = _matched(axes, pattern, intrinsic.name)
     matcher = _match(program, block, axes, matched, pattern, intrinsic.name)
     new, used = _calling(block, axes, matcher, pattern, intrinsic)
+    new = dataclasses.replace(
+        new, body=_again(guarded.body, new.body), init=_again(guarded.init, new.init) if new.init is not None else None
+    )
     bounds = bounds_at(program, place)
     new = dataclasses.replace(new, bindings=tuple(simplify(binding, bounds) for binding in new.bindings))
     known = {known.name for known in program.intrinsics}
@@ -119,6 +124,38 @@ def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, b
     offsets = [b - axis.start for axis, b in zip(axes, block.bindings, strict=True)]
     if iterations != const(points) or undetermined(offsets, variables, variables, bounds):
         raise refuse(f"the loops run {iterations} times, not once for each of {points} points", BlockRef(block.name))
+
+
+def _unguarded(block: Block, axes: Sequence[_Axis]) -> Block:
+    """``block`` without the conditions around what it does. Refuses those that change within a tile."""
+    moving = [axis.axis.var for axis in axes if axis.size > 1]
+    for stmt in (block.body, block.init):
+        for condition in _conditions(stmt):
+            if depends_on(condition, moving):
+                raise refuse(f"the condition `{condition}` changes within a tile", BlockRef(block.name))
+    init = None if block.init is None else _inside(block.init)
+    return dataclasses.replace(block, body=_inside(block.body), init=init)
+
+
+def _conditions(stmt: Stmt | None) -> tuple[Expr, ...]:
+    match stmt:
+        case If(condition, then, None):
+            return condition, *_conditions(then)
+        case _:
+            return ()
+
+
+def _inside(stmt: Stmt) -> Stmt:
+    while isinstance(stmt, If) and stmt.otherwise is None:
+        stmt = stmt.then
+    return stmt
+
+
+def _again(guarded: Stmt | None, made: Stmt) -> Stmt:
+    """``made`` under the conditions that ``guarded`` has."""
+    for condition in reversed(_conditions(guarded)):
+        made = If(condition, made)
+    return made
 
 
 # The intrinsic, axis by axis -----------------------------------------------------------------------------------------

@@ -13,11 +13,13 @@ from tilewright.backend.vta.cycles import Cycles, Timing, chart, simulate
 from tilewright.backend.vta.functional import Counters, count
 from tilewright.backend.vta.instructions import Instruction
 from tilewright.backend.vta.program import Program
-from tilewright.backend.vta.schedules import chosen, schedule_tiles
+from tilewright.backend.vta.schedules import chosen, has_template, schedule_tiles
 from tilewright.base.arguments import checked
 from tilewright.base.errors import BadInput
 from tilewright.loops.program import Program as LoopProgram
 from tilewright.schedule.schedule import Schedule
+from tilewright.sketch.accelerator import best_schedule
+from tilewright.target.target import Target
 from tilewright.te.kernel import Kernel, build
 from tilewright.te.stage import TeSchedule, create_schedule
 from tilewright.tensor.ir import Tensor
@@ -67,15 +69,21 @@ class Accelerated(Kernel):
 def accelerate(
     schedule: Tensor | TeSchedule | Schedule | LoopProgram, config: Config = VTA, timing: Timing | None = None
 ) -> Accelerated:
-    """``schedule`` as a program of the accelerator ``config``, timed by ``timing``; of a tensor, the analytic choice.
+    """``schedule`` as a program of the accelerator ``config``, timed by ``timing``; of a tensor, the analytic choice:
+    of the template's schedules, or of sketches if there is more than one reduction.
 
     Buffers on the chip are in ``vta.memories(config)``, and products are ``vta.gemm(config)``; ``vta.schedule_tiles``
     makes such schedules. Raises ``UnsupportedKernel``, with the block and the reason, for what the accelerator can't
     do; ``BadProgram`` for what does not fit its memories.
     """
     if isinstance(schedule, Tensor):
-        made = create_schedule(schedule)
-        schedule_tiles(made.schedule, chosen(made.program, config, timing or Timing()), config)
-        schedule = made
+        schedule = _chosen(create_schedule(schedule), config, timing or Timing())
     built = build(schedule, backend=Accelerator(config, timing))
     return Accelerated(built.executable, built.origin)
+
+
+def _chosen(made: TeSchedule, config: Config, timing: Timing) -> TeSchedule:
+    if not has_template(made.program):
+        return made.scheduled(best_schedule(made.program, config, timing, Target.host()))
+    schedule_tiles(made.schedule, chosen(made.program, config, timing), config)
+    return made

@@ -4,18 +4,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
+from tilewright.backend.api import Backend
+from tilewright.backend.choice import backend as backend_of
+from tilewright.backend.cpu.backend import CPU
+from tilewright.backend.vta.backend import Accelerator
 from tilewright.base.arguments import FilePath, Within, checked
-from tilewright.base.errors import BadProgram
+from tilewright.base.errors import BadInput, BadProgram
 from tilewright.base.events import Listener, ignore
 from tilewright.base.search import Model, Spaces
+from tilewright.loops.program import Program
 from tilewright.runtime.abi import MAX_THREADS
+from tilewright.schedule.schedule import Schedule
 from tilewright.sketch import SketchRule
 from tilewright.target.target import Target
 from tilewright.te.kernel import target_of
 from tilewright.te.stage import TeSchedule, create_schedule
 from tilewright.tensor.ir import Tensor
+from tilewright.tune.accelerator import accelerator_space, tune_accelerator
 from tilewright.tune.kernel import MOST_MINUTES, tune_kernel
-from tilewright.tune.strategy import Models, Searches
+from tilewright.tune.strategy import Models, Searches, spaces_named
 from tilewright.tune.untuned import schedule
 
 
@@ -24,6 +31,7 @@ def autoschedule(
     outputs: Tensor | Sequence[Tensor],
     target: Target | str = "host",
     *,
+    backend: Backend | str = CPU,
     name: str = "main",
     inputs: Sequence[Tensor] | None = None,
     constants: Sequence[Tensor] = (),
@@ -44,11 +52,35 @@ def autoschedule(
 
     With ``trials`` or ``minutes``, candidates are measured, so many or for so long, each checked and timed in child
     processes, and the fastest of them and of the analytic choice is returned; the other arguments are those of
-    ``tilewright.tune_kernel``. Its ``trace`` and ``print`` show what was chosen. Raises ``BadInput`` for run-time
-    extents if there are trials, ``MeasureError`` if no candidate can be measured.
+    ``tilewright.tune_kernel``. Its ``trace`` and ``print`` show what was chosen. ``backend``: ``"vta"``, or an object,
+    for the accelerator: candidates are then simulated (``tune_accelerator``), and without trials the choice is that of
+    the estimates. Raises ``BadInput`` for run-time extents if there are trials, ``MeasureError`` if no candidate can be
+    measured.
 
-    ``constants``: as of ``create_schedule``; sketches choose their layouts.
+    ``constants``: as of ``create_schedule``; sketches choose their layouts, for CPUs.
     """
+    by = backend_of(backend)
+    if isinstance(by, Accelerator):
+        if constants:
+            raise BadInput("layouts of constants are chosen for CPUs: leave constants= out")
+        begun, what = create_schedule(outputs, name, inputs=inputs, dims=dims), _spaces(space)
+        if not trials and not minutes:
+            return begun.scheduled(_analytic(begun.naive, by, what))
+        found = tune_accelerator(
+            begun.naive,
+            by.config,
+            by.timing,
+            space=what,
+            trials=trials or None,
+            minutes=minutes,
+            search=search,
+            cost_model=cost_model,
+            seed=seed,
+            records=records,
+        )
+        return begun.scheduled(found.schedule)
+    if by != CPU:
+        raise BadInput(f"schedules are chosen for cpu and vta, not for {by.name}: leave backend= out")
     made = create_schedule(outputs, name, inputs=inputs, constants=constants, dims=dims)
     chosen = target_of(target)
     if not trials and not minutes:
@@ -69,3 +101,15 @@ def autoschedule(
         listener=listener,
     )
     return made.scheduled(tuned.schedule)
+
+
+def _spaces(space: Spaces | str) -> Spaces:
+    return spaces_named(space) if isinstance(space, str) else space
+
+
+def _analytic(naive: Program, backend: Accelerator, spaces: Spaces) -> Schedule:
+    """The accelerator's schedule with the least estimate."""
+    found = accelerator_space(naive, backend.config, backend.timing, spaces)
+    first = found.analytic()
+    assert first is not None, "spaces for the accelerator begin with a candidate"
+    return found.schedule(first)

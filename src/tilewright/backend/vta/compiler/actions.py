@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from tilewright.backend.vta.compiler.elementwise import Chain, chain_of
+from tilewright.backend.vta.compiler.elementwise import Chain, chain_of, number
 from tilewright.backend.vta.compiler.forms import Env, Form, Steps
 from tilewright.backend.vta.compiler.micro_loops import micro_loops
 from tilewright.backend.vta.compiler.nests import Box, Span, boxes
@@ -312,8 +312,8 @@ class _Computed:
         start = self.chain.start
         if isinstance(start, int):
             yield from reset_steps(self.dst, box, bases, self.config)
-            if start:
-                yield from self._applied(AluOperation.ADD, start, box, bases)
+            for one in number(start):
+                yield from self._applied(one.operation, one.operand, box, bases)
         elif _on_chip(self.sources[start], box, bases) != _on_chip(self.dst, box, bases):
             yield from reset_steps(self.dst, box, bases, self.config)
             yield from self._applied(AluOperation.ADD, start, box, bases)

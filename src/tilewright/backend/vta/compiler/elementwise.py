@@ -17,7 +17,9 @@ from tilewright.symbolic.expr import TRUE, Binary, Cast, Const, Expr, Read, Sele
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.tensor.reducers import max_value, min_value
 
-_IMMEDIATES = range(-(1 << 15), 1 << 15)
+_HALF = 16
+"""Bits of an immediate."""
+_IMMEDIATES = range(-(1 << (_HALF - 1)), 1 << (_HALF - 1))
 _BYTES = frozenset(range(-128, 128))
 _OPERATIONS = {
     BinaryOp.MIN: AluOperation.MIN,
@@ -54,6 +56,20 @@ class Chain:
         if isinstance(operand, int) and operand not in _IMMEDIATES:
             raise Unsupported(f"{operation.name} takes immediates of 16 bits, and {operand} is none")
         return Chain(self.start, (*self.operations, Operation(operation, operand)), where)
+
+
+def number(value: int) -> tuple[Operation, ...]:
+    """The operations that make a number of 32 bits of 0: one, or the upper half and the lower one."""
+    if value in _IMMEDIATES:
+        return (Operation(AluOperation.ADD, value),) if value else ()
+    low = _signed(value)
+    upper = Operation(AluOperation.ADD, _signed((value - low) >> _HALF)), Operation(AluOperation.SHR, -_HALF)
+    return (*upper, Operation(AluOperation.ADD, low)) if low else upper
+
+
+def _signed(value: int) -> int:
+    """The number of 16 bits that has the low bits of ``value``."""
+    return (value + (1 << (_HALF - 1))) % (1 << _HALF) - (1 << (_HALF - 1))
 
 
 def shift(value: Expr, count: Expr) -> Expr:

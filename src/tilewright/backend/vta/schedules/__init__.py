@@ -9,8 +9,9 @@ program of. ::
     template    the same with the sizes as knobs: a space for the tuner
 """
 
+from tilewright.backend.vta.schedules.roles import has_template
 from tilewright.backend.vta.schedules.template import space_of, template
 from tilewright.backend.vta.schedules.tiled import schedule_tiles
 from tilewright.backend.vta.schedules.tiling import Tiles, chosen, estimate, fitting
 
-__all__ = ["Tiles", "chosen", "estimate", "fitting", "schedule_tiles", "space_of", "template"]
+__all__ = ["Tiles", "chosen", "estimate", "fitting", "has_template", "schedule_tiles", "space_of", "template"]

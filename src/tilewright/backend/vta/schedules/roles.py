@@ -37,24 +37,34 @@ def roles_of(program: Program) -> Roles:
     if len(program.results) != 1:
         raise Unsupported(f"{program.name} has {len(program.results)} results; give each a program of its own")
     last = next(block for block in blocks if program.results[0] in buffers_written(block))
-    reducing = [block for block in blocks if any(axis.kind is IterKind.REDUCE for axis in block.axes)]
+    reducing = _reducing(program)
     if len(reducing) > 1:
         names = ", ".join(block.name for block in reducing)
-        raise Unsupported(f"{names} reduce; a program of the accelerator has one reduction: give each its own")
+        raise Unsupported(f"{names} reduce; the template has one reduction: use sketches (te.autoschedule)")
     anchor = reducing[0] if reducing else None
-    fetching = tuple(block for block in blocks if block is not last and _fetches(block, program.params))
+    fetching = tuple(block for block in blocks if block is not last and fetches(block, program.params))
     computing = tuple(block for block in blocks if block is not last and block not in fetching)
-    stored = _copied(last)
+    stored = copied(last)
     is_copy = stored is not None and stored.source not in program.params
     return Roles(last, anchor, None if anchor is None else factors_of(anchor), fetching, computing, is_copy)
 
 
-def _fetches(block: Block, params: Sequence[Buffer]) -> bool:
-    source = _copied(block)
+def has_template(program: Program) -> bool:
+    """Whether there is at most one reduction, and one result: what ``tiled.schedule_tiles`` has a schedule for."""
+    return len(program.results) == 1 and len(_reducing(program)) <= 1
+
+
+def _reducing(program: Program) -> list[Block]:
+    return [b for b in all_blocks(program.body) if any(axis.kind is IterKind.REDUCE for axis in b.axes)]
+
+
+def fetches(block: Block, params: Sequence[Buffer]) -> bool:
+    """Whether a block only copies a parameter."""
+    source = copied(block)
     return source is not None and source.source in params
 
 
-def _copied(block: Block) -> Read | None:
+def copied(block: Block) -> Read | None:
     """What a block copies, perhaps with zeros around; None if it does more."""
     if block.init is not None or not isinstance(block.body, Store):
         return None
