@@ -1524,10 +1524,10 @@ MUTANTS = (
         (_TRANSPOSITION,),
     ),
     Mutant(
-        "layout: blocks that are not whole leave plain",
-        "passes/layout.py",
-        "isinstance(channels, Const) and int(channels.value) % lanes_of(laid_out.layouts[value]) == 0",
-        "isinstance(channels, Const)",
+        "layout: channels that are no whole blocks are split where they leave plain",
+        "passes/lower.py",
+        "for lanes in unblocked.values() if _is_whole(t, lanes))",
+        "for lanes in unblocked.values())",
         (_LAYOUT,),
     ),
     Mutant(
@@ -2474,8 +2474,8 @@ MUTANTS = (
     Mutant(
         "arrays are checked at one end only",
         "measure/candidate.py",
-        "_check(kernel, workload, self._guarded[Side.LEFT], known",
-        "_check(kernel, workload, self._guarded[Side.RIGHT], known",
+        "_check(kernel, workload, guarded[Side.LEFT], known",
+        "_check(kernel, workload, guarded[Side.RIGHT], known",
         _CONTRACT,
     ),
     Mutant(
