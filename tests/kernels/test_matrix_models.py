@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 import tilewright
+from tilewright.base.numerics import Precision
+from tilewright.passes.choose import choose
 from tilewright.target.target import Target
 
 Array = NDArray[np.generic]
@@ -145,6 +147,15 @@ def test_groups_are_joined_where_they_share_blocks() -> None:
 
     assert "joined groups, in blocks" in ways(joined)
     assert "joined groups, in blocks" not in ways(joined, "strict") | ways(single)
+
+
+def test_weights_of_joined_groups_count_as_memory() -> None:
+    model = of_groups(64, 64, 16, 1, np.random.default_rng(0))
+    choices = tilewright.compile(model, precision="bf16", target=UNIT).compiled.choices
+    # With 4 of 32 channels in a group: 8 times as many numbers of 2 bytes in place of 4.
+    assert choices.more_bytes == 64 * 4 * 9 * (8 * 2 - 4)
+    less = choose(choices.graph, UNIT, spare=0, alternatives=choices.facts.alternatives, precision=Precision.BF16)
+    assert less.more_bytes == 0
 
 
 def _check_bf16(model: onnx.ModelProto, shape: tuple[int, ...]) -> None:

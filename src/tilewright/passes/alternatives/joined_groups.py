@@ -35,13 +35,14 @@ class JoinedGroups:
         joined = found.joined(facts.constants[weight])
         value = Value(facts.names.fresh(f"{weight.name}.joined"), weight.dtype, tuple(map(const, joined)))
         narrow = facts.narrow.multiplying({node.outputs[0].name: frozenset({value})})
-        known = {**facts.constants, value: facts.constants[weight]}
+        known = {**facts.constants, value: found.weight(facts.constants[weight])}
         own = replace(facts, narrow=narrow, constants=known, alternatives=(DIRECT,))
         for way in own.ways(found.convolution(node, value)):
             if way.is_blocked:
                 # Estimates of what is computed directly leave out that lanes read different channels.
                 cycles, make = way.cycles / facts.target.machine.shared_blocks, partial(_make, found, way)
-                yield replace(way, algorithm=self.name, cycles=cycles, make=make, errors=OTHER_TERMS)
+                more = found.more_bytes(facts.constants[weight])
+                yield replace(way, algorithm=self.name, cycles=cycles, make=make, more_bytes=more, errors=OTHER_TERMS)
 
 
 JOINED_GROUPS = JoinedGroups()
@@ -58,6 +59,10 @@ class _Problem:
         """The shape of the weight for joined groups."""
         filters, channels, *kernel = weight.shape
         return (filters, channels * self.count, *kernel)
+
+    def more_bytes(self, own: Array) -> int:
+        """The growth of the weight ``own``, which is stored in float32 unless its groups are joined."""
+        return max(0, own.size * (self.count * bf16.itemsize - own.itemsize))
 
     def convolution(self, node: Node, weight: Value) -> Node:
         """``node`` in joined groups."""
