@@ -34,8 +34,8 @@ def naive(heads: int, rows: int, depth: int, keys: int, width: int) -> Program:
 
 
 def test_every_number_of_rows_computes_the_same() -> None:
-    program, random = naive(2, 48, 4, 16, 16), np.random.default_rng(0)
-    shapes = {"q": (2, 48, 4), "k": (2, 2, 16, 2), "v": (2, 8, 16, 2)}
+    program, random = naive(1, 48, 4, 16, 16), np.random.default_rng(0)
+    shapes = {"q": (1, 48, 4), "k": (1, 2, 16, 2), "v": (1, 8, 16, 2)}
     arrays = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
     feeds = {name: a if name == "q" else a.astype(ml_dtypes.bfloat16) for name, a in arrays.items()}
     (expected,) = interpret(program, feeds).values()

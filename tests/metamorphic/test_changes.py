@@ -20,7 +20,7 @@ SEEDS = range(9)
 """Of random graphs of 3 to 15 nodes."""
 FIRST = 50_000
 """The first of them: no other test has these."""
-PARTS = 4
+PARTS = 8
 """Of the node tests: which ones there are is known when onnx has made them, which takes seconds."""
 
 

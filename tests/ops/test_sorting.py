@@ -120,7 +120,7 @@ def selections(draw: st.DrawFn) -> tuple[Array, int, int, int]:
 
 
 @given(selections())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_top_k_of_any_shape(drawn: tuple[Array, int, int, int]) -> None:
     data, axis, k, largest = drawn
     check(NodeCase("TopK", [data], {"axis": axis, "largest": largest}, [ints(k)], 2))

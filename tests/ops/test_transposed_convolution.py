@@ -118,7 +118,7 @@ PLANTED = st.lists(st.sampled_from([np.nan, np.inf, -np.inf]), max_size=3).map(t
 
 
 @given(cases(), PLANTED, st.integers(0, 1 << 30), st.booleans())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_drawn(case: Case, planted: tuple[float, ...], seed: int, constant: bool) -> None:
     check(case, planted, seed, constant)
 

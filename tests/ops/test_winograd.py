@@ -105,7 +105,7 @@ def check(graph: Graph, tile: int, checked: bool = False) -> None:
     st.tuples(*[st.integers(0, 2)] * 4),
     st.booleans(),
 )
-@settings(max_examples=16)
+@settings(max_examples=10)
 def test_it_is_the_convolution(
     tile: int,
     size: tuple[int, int],

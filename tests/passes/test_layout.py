@@ -67,7 +67,7 @@ def test_concatenation_keeps_whole_blocks(starts: tuple[int, int]) -> None:
 
 
 @given(networks(), st.sampled_from([HOST, HOST.restricted("avx2")]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_compiled_networks_compute_what_the_graph_says(graph: Graph, target: Target) -> None:
     (x,) = graph.inputs
     feeds = {"x": np.random.default_rng(0).standard_normal([int(str(e)) for e in x.shape]).astype(np.float32)}

@@ -19,9 +19,9 @@ from tests.random_graphs.rules import RULES
 from tests.random_graphs.verdict import Kind, compare, judge
 from tilewright.frontend.onnx.read.rules import RULES as KNOWN
 
-QUICK = 60
+QUICK = 30
 """Graphs that every run has; the rest of the small ones are slow, as the large ones are."""
-SHARD = 60
+SHARD = 30
 SLOW_SHARD = 500
 SLOW = 20_000
 UNDECIDED = 0.02

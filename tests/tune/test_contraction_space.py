@@ -72,7 +72,7 @@ def test_the_compilers_choice_is_a_candidate_and_has_the_best_estimate(name: str
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(seed=st.integers(0, 1 << 30))
 def test_candidates_are_allowed_or_refused_and_right(name: str, seed: int) -> None:
     space = made(name)
