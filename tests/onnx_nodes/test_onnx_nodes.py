@@ -22,6 +22,7 @@ SELDOM = {name for names in (BODIES, CASTS) for position, name in enumerate(name
 UPDATE = "if that is right: python -m tests.onnx_nodes --update-ledger"
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in SELDOM else name for name in LEDGER]
 )

@@ -50,6 +50,7 @@ def _check(seeds: range) -> None:
     assert counts[Kind.UNSUPPORTED] <= UNSUPPORTED * len(seeds), odd
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
 def test_what_failed_once(path: Path) -> None:
     case = from_json(path.read_text())

@@ -98,7 +98,7 @@ def test_conditions_keep_their_value(case: tuple[Nest, Expr]):
 
 
 @given(condition_cases(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_facts_are_used_soundly(case: tuple[Nest, Expr], data: st.DataObject):
     nest, fact = case
     bounds, where = nest.bounds, nest.points
@@ -148,7 +148,7 @@ def test_equal_sums_become_the_same_expression(terms: list[tuple[int, Var]], dat
 
 
 @given(cases(), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_equivalent_is_never_wrong(case: tuple[Nest, Expr], data: st.DataObject):
     nest, expr = case
     bounds, where = nest.bounds, nest.points

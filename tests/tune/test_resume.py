@@ -49,6 +49,7 @@ def search(path: Path, bench: MadeUpBench, setup: Setup) -> KernelTuner:
         return tuner
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("start", Start)
 @pytest.mark.parametrize("killed_at", [0, 1, 11, 12, 13, 30, 40])
 def test_a_search_that_was_killed(start: Start, killed_at: int, tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ rule r
     assert try_rule(found, shapes=6, seed=5).holds
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("function", ["Sigmoid(x)", "Relu(x)", "Clip(x, 0.0, 6.0)"])
 def test_functions_that_keep_the_order_are_taken_of_fewer_places(function: str) -> None:
     """Of images of any size, without padding: that is minus infinity, which not all of them keep."""
