@@ -18,7 +18,6 @@ from tilewright.backend.cpu.places import (
 )
 from tilewright.backend.cpu.rounding import (
     dequantized_sum,
-    near_quotient,
     rounded_sum,
     rounded_to_byte,
     rounded_to_steps,
@@ -98,15 +97,15 @@ class ScalarEmitter:
             case _:
                 raise InternalError(f"no code for {expr!r}")
 
-    def _of_rounded(self, expr: Expr, zero: Expr) -> tuple[Value, Value]:
-        """What is rounded, and the byte that is added: of a quotient by one number for all lanes without a division."""
+    def _of_rounded(self, expr: Expr, zero: Expr) -> tuple[Value, Value, Value | None]:
+        """What is rounded, the byte that is added, and one number for all lanes by which it is divided first."""
         byte = self.value(zero)
         if isinstance(expr, Binary) and expr.op is BinaryOp.DIV and expr.dtype == dtypes.f32 and self._fuses:
             dividend, divisor = self.value(expr.a), self.value(expr.b)
-            if dividend.lanes > 1 == divisor.lanes and byte.lanes == 1:
-                return near_quotient(self.ops, dividend, divisor), byte
-            return self.ops.binary(BinaryOp.DIV, dividend, divisor), byte
-        return self.value(expr), byte
+            if dividend.lanes > 1 == divisor.lanes == byte.lanes:
+                return dividend, byte, divisor
+            return self.ops.binary(BinaryOp.DIV, dividend, divisor), byte, None
+        return self.value(expr), byte, None
 
     def _read_once(self, index: Expr) -> Value:
         """A checked index: the loaded value that is checked is also the one used, even if another thread writes

@@ -401,12 +401,9 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    has = {
-        "rounds_to_bfloat": region.rounds_to_bfloat,
-        "computes_halves": region.computes_halves,
-        "fuses": region.fuses,
-    }
-    module = Module(**has)
+    module = Module(
+        rounds_to_bfloat=region.rounds_to_bfloat, computes_halves=region.computes_halves, fuses=region.fuses
+    )
     return replace(_outlined(region, module, refuse), is_alone=True)
 
 
