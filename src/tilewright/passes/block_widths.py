@@ -21,7 +21,17 @@ _PAIR, _BYTES = 2, 4
 """Numbers of a type in a word."""
 _CONCAT = require("Concat")
 _SUMS_OF_BYTES = frozenset(
-    map(require, ("QuantizedConv", "ConvInteger", "BlockedDotConvolution", "DotConvolution", "ChannelConvolution"))
+    map(
+        require,
+        (
+            "QuantizedConv",
+            "ConvInteger",
+            "BlockedDotConvolution",
+            "DotConvolution",
+            "PixelRowConv",
+            "ChannelConvolution",
+        ),
+    )
 )
 
 
