@@ -4,7 +4,6 @@ import pytest
 
 from tests.passes import graphs
 from tilewright.passes.blocks import Blocks, width_of
-from tilewright.passes.precision import Narrow
 from tilewright.target.target import Target
 
 ZEN5 = Target.parse("x86_64,znver5")
@@ -26,7 +25,3 @@ ZEN5 = Target.parse("x86_64,znver5")
 )
 def test_blocks_of_several_registers_need_no_more_memory(channels: int, registers: int, width: int) -> None:
     assert width_of(graphs.value("x", 1, channels, 8, 8), Blocks(ZEN5, registers)) == width
-
-
-def test_wide_values_have_narrow_blocks() -> None:
-    assert Narrow().registers == 1

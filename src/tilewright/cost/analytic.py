@@ -115,8 +115,16 @@ def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
     """
     if anchor is None:
         return frozenset()
-    computed = [b for b in _before(s, anchor) if not (isinstance(b.body, Store) and isinstance(b.body.value, Read))]
-    return frozenset(b.writes[0].buffer.name for b in computed)
+    needed = {region.buffer.name for region in block_at(s.program, anchor).stmt.reads}
+    found: set[str] = set()
+    for block in reversed(_before(s, anchor)):
+        made = block.writes[0].buffer.name
+        if made not in needed:
+            continue  # what is added to the sums is computed where these are finished
+        needed.update(region.buffer.name for region in block.reads)
+        if not (isinstance(block.body, Store) and isinstance(block.body.value, Read)):
+            found.add(made)
+    return frozenset(found)
 
 
 def _padded_rows(s: Schedule, target: Target) -> frozenset[str]:

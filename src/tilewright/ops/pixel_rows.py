@@ -1,5 +1,5 @@
-"""Convolutions of few channels as dot products of bfloat16: over rows of pixels, in which the taps of a row of a window
-are neighbours.
+"""Convolutions of few channels as dot products of narrow numbers: over rows of pixels, in which the taps of a row of a
+window are neighbours.
 
 Three channels fill no block, and have no pairs; seven taps of four numbers are fourteen pairs that lie side by side::
 
@@ -8,7 +8,7 @@ Three channels fill no block, and have no pairs; seven taps of four numbers are 
 
 from collections.abc import Sequence
 
-from tilewright.base.dtypes import bf16, f32
+from tilewright.base.dtypes import bf16, f32, i8, i32, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.convolution import add_bias
@@ -19,6 +19,9 @@ from tilewright.symbolic.operations import UnaryOp
 from tilewright.symbolic.traversal import all_of
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
+
+_WIDE = {(bf16, bf16): f32, (u8, i8): i32, (i8, i8): i32}
+"""What sums of products of two types are added up in."""
 
 
 @operator("PixelRows", FusionKind.INJECTIVE)
@@ -59,27 +62,31 @@ def pixel_row_conv(
     strides: Sequence[int],
     dilations: Sequence[int],
 ) -> Tensor:
-    """A convolution of ``x [N, rows..., numbers]`` (bf16) in f32: ``[N, filters, outputs..., places]``, ``+ bias``.
+    """A convolution of ``x [N, rows..., numbers]`` in f32 or i32: ``[N, filters, outputs..., places]``, ``+ bias``.
 
-    ``weight [F/lanes, kernel..., pairs, lanes, 2]`` (bf16): the filters of ``lanes`` results side by side; padding
+    ``weight [F/lanes, kernel..., words, lanes, n]``, both operands of bf16, and ``n`` is 2, or of bytes, and ``n`` is 4
+    (of the weight i8): the filters of ``lanes`` results side by side; padding
     filters are not part of the result. The window moves by ``strides`` along rows, by a ``step`` of numbers along each.
     """
     rank = x.ndim - 2
-    if {x.dtype, weight.dtype} != {bf16} or weight.ndim != rank + 4 or not len(strides) == len(dilations) == rank:
-        raise BadProgram(f"PixelRowConv of {x} by {weight}: rows of bf16, and filters in pairs are needed")
-    strips, *kernel, pairs, lanes, size = weight.shape
+    wide = _WIDE.get((x.dtype, weight.dtype))
+    if wide is None or weight.ndim != rank + 4 or not len(strides) == len(dilations) == rank:
+        raise BadProgram(
+            f"PixelRowConv of {x} by {weight}: rows of bf16 or bytes, and filters in words of them are needed"
+        )
+    strips, *kernel, words, lanes, size = weight.shape
     reaches = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     rows = zip(x.shape[1:-1], reaches, strides, strict=True)
     outputs = [simplified((extent - reach) // stride + 1) for extent, reach, stride in rows]
     taps = [te.reduce_axis((0, k), name=f"k{dim}") for dim, k in enumerate(kernel)]
-    pair, inner = te.reduce_axis((0, pairs), name="p"), te.reduce_axis((0, size), name="g")
+    pair, inner = te.reduce_axis((0, words), name="p"), te.reduce_axis((0, size), name="g")
 
     def body(index: Index) -> Reduction:
         batch, filter_, *rows, place = index
         at = [y * s + k.var * d for y, k, s, d in zip(rows, taps, strides, dilations, strict=True)]
         left = x[(batch, *at, place * step + pair.var * size + inner.var)]
         right = weight[(filter_ // lanes, *(k.var for k in taps), pair.var, filter_ % lanes, inner.var)]
-        return te.sum(cast(left, f32) * cast(right, f32), axis=(*taps, pair, inner))
+        return te.sum(cast(left, wide) * cast(right, wide), axis=(*taps, pair, inner))
 
     if not isinstance(strips, Const) or not isinstance(lanes, Const) or filters > int(strips.value * lanes.value):
         raise BadProgram(f"PixelRowConv by {weight}: there are no {filters} filters")

@@ -4,7 +4,8 @@ A value in blocks has its channels, the second dimension, in blocks as wide as a
 wide as several, which then fill a row of a matrix unit's registers.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import prod
 
@@ -36,10 +37,12 @@ _WORD = i32.itemsize
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How wide the blocks of a graph's values are. ``registers``: at most so many vector registers."""
+    """How wide the blocks of a graph's values are. ``registers``: at most so many vector registers; ``fewer``: at most
+    so many of them where all channels fill so many registers."""
 
     target: Target
     registers: int = 1
+    fewer: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
 def width_of(value: Value, blocks: Blocks) -> int:
@@ -48,9 +51,9 @@ def width_of(value: Value, blocks: Blocks) -> int:
     Sums run over whole blocks only.
     """
     width, channels = register_of(value, blocks.target), value.shape[1] if len(value.shape) > 1 else ZERO
-    known = int(channels.value) if isinstance(channels, Const) else 0
-    count = blocks.registers
-    while count > 1 and not (known and filled(known, width * count) == filled(known, width)):
+    filled_registers = -(-int(channels.value) // width) if isinstance(channels, Const) else 0
+    count = blocks.fewer.get(filled_registers, blocks.registers) if filled_registers else 1
+    while filled_registers % count:
         count //= 2
     return width * count
 

@@ -46,8 +46,6 @@ class Narrow:
     """Whether subnormal numbers become 0 when they are rounded."""
     constants: Mapping[str, DType] = field(default_factory=dict[str, DType])
     """Weights that are stored in 16 bits and widened when they are read, by name: they have no other numbers."""
-    registers: int = 1
-    """Vector registers in a block of channels: rows of a matrix unit hold more pairs than one register has words."""
     is_everywhere: bool = False
     """Whether all values may be rounded, not only those that the model has in 16 bits."""
 
@@ -83,8 +81,7 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
     names = frozenset(v.name for v in made if v not in wide and (only is None or v.name in only))
     multiplied = frozenset(value for values in weights.values() for value in values)
     constants = dict(_half_weights(graph, multiplied, target))
-    registers = _PAIR if tile_unit(target, dtype, dtype) is not None else 1
-    return Narrow(dtype, names, weights, has_products(dtype, target), constants, registers, only is None)
+    return Narrow(dtype, names, weights, has_products(dtype, target), constants, only is None)
 
 
 def _half_weights(graph: Graph, others: Collection[Value], target: Target) -> Iterator[tuple[str, DType]]:

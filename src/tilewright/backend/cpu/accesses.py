@@ -15,7 +15,7 @@ from tilewright.backend.cpu.values import Value, integer, integers, literal, mem
 from tilewright.base import dtypes
 from tilewright.base.errors import InternalError
 from tilewright.loops.ir import Buffer
-from tilewright.symbolic.expr import Var
+from tilewright.symbolic.expr import ONE, Var
 from tilewright.symbolic.operations import BinaryOp
 
 ZEROS = "@tw_zeros"
@@ -142,7 +142,14 @@ class AccessEmitter:
         of = vector_of(memory_type(buffer.dtype), lanes)
         how = ("load atomic", " unordered") if once and lanes == 1 else ("load", "")
         text = f"{how[0]} {of}, ptr {pointer.text}{how[1]}, align {alignment}"
-        return Value(self.text.load(buffer.name, text, constant), buffer.dtype, lanes, self.text.depth)
+        depth = self.depth_of_load(buffer, pointer, constant=constant and not once)
+        return Value(self.text.load(buffer.name, text, constant, depth), buffer.dtype, lanes, depth)
+
+    def depth_of_load(self, buffer: Buffer, pointer: Value, *, constant: bool) -> int:
+        """The scope where a load may be: that of its address, if it is of the only element of what does not
+        change (a scale, a zero point); else this one."""
+        is_single = all(extent == ONE for extent in buffer.shape)
+        return pointer.depth if constant and is_single else self.text.depth
 
     def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
         """Prefetch the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, for any address."""
@@ -215,7 +222,8 @@ class AccessEmitter:
         name, pointers, place = self._masked("load", "gather", buffer, address, lanes)
         self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")
         args = f"{place}, {mask.typed}, {vector} zeroinitializer"
-        loaded = self.text.load(buffer.name, f"call {vector} @{name}({args})", self.env.places[buffer.name].constant)
+        call, constant = f"call {vector} @{name}({args})", self.env.places[buffer.name].constant
+        loaded = self.text.load(buffer.name, call, constant, self.text.depth)
         return Value(loaded, buffer.dtype, lanes, self.text.depth)
 
     def _from_memory(self, value: Value, buffer: Buffer) -> Value:

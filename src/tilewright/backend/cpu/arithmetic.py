@@ -97,12 +97,12 @@ class ArithmeticEmitter:
         name = self.text.pure(f"shufflevector {vector} {first}, {vector} poison, {mask}", value.depth)
         return Value(name, value.dtype, lanes, value.depth)
 
-    def spread(self, single: str, dtype: DType, lanes: int) -> Value:
+    def spread(self, single: str, dtype: DType, lanes: int, depth: int) -> Value:
         """The single element of a vector broadcast to all lanes."""
         vector = type_name(dtype, 1)
         mask = f"<{lanes} x i32> zeroinitializer"
         text = f"shufflevector <1 x {vector}> {single}, <1 x {vector}> poison, {mask}"
-        return Value(self.text.pure(text, self.text.depth), dtype, lanes, self.text.depth)
+        return Value(self.text.pure(text, depth), dtype, lanes, depth)
 
     def widen(self, *values: Value) -> tuple[Value, ...]:
         """All values, broadcast to the same number of lanes."""
@@ -147,6 +147,19 @@ class ArithmeticEmitter:
         """``a * b + c``, with one rounding if the machine has the instruction."""
         a, b, c = self.widen(a, b, c)
         return self._intrinsic("fmuladd", (a, b, c), c.dtype)
+
+    def fused(self, a: Value, b: Value, c: Value) -> Value:
+        """``a * b + c`` with one rounding, on machines that have the instruction."""
+        a, b, c = self.widen(a, b, c)
+        return self._intrinsic("fma", (a, b, c), c.dtype)
+
+    def bits(self, a: Value) -> Value:
+        """The bits of f32 as i32."""
+        return self._pure(f"bitcast {a.typed} to {type_name(dtypes.i32, a.lanes)}", dtypes.i32, (a,))
+
+    def real(self, bits: Value) -> Value:
+        """The number of f32 with these bits."""
+        return self._pure(f"bitcast {bits.typed} to {type_name(dtypes.f32, bits.lanes)}", dtypes.f32, (bits,))
 
     def binary(self, op: BinaryOp, a: Value, b: Value) -> Value:
         """``a op b``."""

@@ -29,7 +29,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO
-from tilewright.target.target import System, Target
+from tilewright.target.target import Architecture, System, Target
 
 _SUPPORT = Recent(4)
 """Object code of the support functions where there is no other cache: it takes longer to make than that of a kernel."""
@@ -96,17 +96,22 @@ def kernel_text(
     apart: bool = False,
     rounds_to_bfloat: bool = False,
     computes_halves: bool = False,
+    fuses: bool = False,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
     indices.
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
     several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``,
-    ``computes_halves``: whether the processor does, by an instruction.
+    ``computes_halves``, ``fuses`` (multiply-adds): whether the processor does, by an instruction.
     """
     reports = checks is Checks.ON
     module = Module(
-        checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, computes_halves=computes_halves
+        checked=checked,
+        reports=reports,
+        rounds_to_bfloat=rounds_to_bfloat,
+        computes_halves=computes_halves,
+        fuses=fuses,
     )
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
@@ -142,6 +147,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
                 apart=emission.apart,
                 rounds_to_bfloat=rounds_to_bfloat(target),
                 computes_halves=computes_halves(target),
+                fuses=fuses(target),
             )
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
@@ -202,7 +208,7 @@ def assembly(program: Program, target: Target) -> str:
 def listing(program: Program, target: Target) -> str:
     """The LLVM IR of one kernel, to read."""
     rounds, halves = rounds_to_bfloat(target), computes_halves(target)
-    return kernel_text(program, rounds_to_bfloat=rounds, computes_halves=halves).text
+    return kernel_text(program, rounds_to_bfloat=rounds, computes_halves=halves, fuses=fuses(target)).text
 
 
 def rounds_to_bfloat(target: Target) -> bool:
@@ -213,6 +219,11 @@ def rounds_to_bfloat(target: Target) -> bool:
 def computes_halves(target: Target) -> bool:
     """Whether ``target`` has arithmetic of f16."""
     return target.has("avx512fp16") or target.has("fullfp16")
+
+
+def fuses(target: Target) -> bool:
+    """Whether ``target`` rounds a product and a sum once."""
+    return target.has("fma") or target.arch is Architecture.AARCH64
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:

@@ -86,6 +86,7 @@ class Region:
     offsets: tuple[tuple[str, Expr], ...]
     rounds_to_bfloat: bool
     computes_halves: bool
+    fuses: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@
 addition rounds it to even: beside 1.5 * 2^23, numbers of f32 are 1 apart, and the integer is in the last bits.
 """
 
+from dataclasses import dataclass
+
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
-from tilewright.backend.cpu.values import Value, literal, type_name
+from tilewright.backend.cpu.values import Value, literal
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Unary
@@ -37,25 +39,78 @@ def dequantized_sum(expr: Expr) -> tuple[Expr, Expr] | None:
             return None
 
 
-def rounded_to_byte(ops: ArithmeticEmitter, value: Value, zero: Value) -> Value:
-    """``value`` (f32) rounded to even, plus ``zero``, saturated to the dtype of ``zero``; NaN becomes 0."""
-    moved = _beside(ops, value, zero)
-    words = f"bitcast {moved.typed} to {type_name(dtypes.i32, moved.lanes)}"
-    bits = Value(ops.text.pure(words, moved.depth), dtypes.i32, moved.lanes, moved.depth)
-    return ops.binary(BinaryOp.ADD, ops.cast(bits, zero.dtype), zero)
+def rounded_to_byte(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | None = None) -> Value:
+    """``value`` (f32), divided by ``divisor``, rounded to even, plus ``zero``, saturated to the dtype of ``zero``; NaN
+    becomes 0."""
+    return ops.binary(BinaryOp.ADD, ops.cast(ops.bits(_beside(ops, value, zero, divisor)), zero.dtype), zero)
 
 
-def rounded_to_steps(ops: ArithmeticEmitter, value: Value, zero: Value) -> Value:
+def rounded_to_steps(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | None = None) -> Value:
     """The same less ``zero``, as f32."""
-    return ops.binary(BinaryOp.SUB, _beside(ops, value, zero), literal(_ROUNDING, dtypes.f32))
+    return ops.binary(BinaryOp.SUB, _beside(ops, value, zero, divisor), literal(_ROUNDING, dtypes.f32))
 
 
-def _beside(ops: ArithmeticEmitter, value: Value, zero: Value) -> Value:
-    """``value`` saturated to what gives bytes, and added to the large number."""
+def _beside(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | None) -> Value:
+    """``value``, divided and saturated to what gives bytes, and added to the large number.
+
+    Operands of a division are saturated before it: at the limits times the divisor, quotients are so near to the limits
+    that they are rounded to them.
+    """
     dtype, shift = zero.dtype, ops.cast(zero, dtypes.f32)
     least, most = (ops.binary(BinaryOp.SUB, literal(float(end), dtypes.f32), shift) for end in (dtype.min, dtype.max))
+    neutral = ops.unary(UnaryOp.NEG, shift)
+    quotient = None
+    if divisor is not None:
+        quotient = _Quotient.by(ops, divisor)
+        value = ops.binary(BinaryOp.MUL, value, quotient.factor)
+        least, most, neutral = (ops.binary(BinaryOp.MUL, end, quotient.divisor) for end in (least, most, neutral))
     if dtype.is_signed:
-        value = ops.select(ops.unary(UnaryOp.ISNAN, value), ops.unary(UnaryOp.NEG, shift), value)
+        value = ops.select(ops.unary(UnaryOp.ISNAN, value), neutral, value)
     value = ops.select(ops.binary(BinaryOp.GT, value, least), value, least)  # NaN becomes the least
     value = ops.select(ops.binary(BinaryOp.LT, value, most), value, most)
+    value = value if quotient is None else quotient.of(ops, value)
     return ops.binary(BinaryOp.ADD, value, literal(_ROUNDING, dtypes.f32))
+
+
+_EXPONENT = 0xFF << 23
+
+
+@dataclass(frozen=True, slots=True)
+class _Quotient:
+    """Division of many numbers of f32 by one: ``a / b = a f / (b f)`` for a power of two ``f`` by which ``b f`` is
+    neither large nor small. What depends on ``b`` alone is computed once."""
+
+    factor: Value
+    """``f``, with the sign of ``b``."""
+    divisor: Value
+    """``b f``."""
+
+    @staticmethod
+    def by(ops: ArithmeticEmitter, b: Value) -> "_Quotient":
+        """The divisor is from 2**-22 to 4. By 0, infinity and NaN, it is 1, and the factor is what gives their
+        quotients."""
+        bits, one = ops.bits(b), literal(1.0, dtypes.f32)
+        exponent = ops.binary(BinaryOp.AND, bits, literal(_EXPONENT, dtypes.i32))
+        power = ops.binary(BinaryOp.SUB, literal(0xFE << 23, dtypes.i32), exponent)
+        power = ops.binary(BinaryOp.MAX, power, literal(1 << 23, dtypes.i32))
+        sign = ops.binary(BinaryOp.AND, bits, literal(-(1 << 31), dtypes.i32))
+        factor = ops.real(ops.binary(BinaryOp.OR, power, sign))
+        is_plain = ops.binary(BinaryOp.NE, exponent, literal(_EXPONENT, dtypes.i32))
+        is_plain = ops.binary(BinaryOp.AND, is_plain, ops.binary(BinaryOp.NE, b, literal(0.0, dtypes.f32)))
+        own, divisor = ops.binary(BinaryOp.DIV, one, b), ops.binary(BinaryOp.MUL, b, factor)
+        return _Quotient(ops.select(is_plain, factor, own), ops.select(is_plain, divisor, one))
+
+    def of(self, ops: ArithmeticEmitter, scaled: Value) -> Value:
+        """``scaled`` (times the factor, and of moderate size), divided.
+
+        The product with the reciprocal, corrected twice by the remainder, which a fused multiply-add computes exactly,
+        is rounded correctly (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
+        1990).
+        """
+        reciprocal = ops.binary(BinaryOp.DIV, literal(1.0, dtypes.f32), self.divisor)
+        opposite = ops.unary(UnaryOp.NEG, self.divisor)
+        quotient = ops.binary(BinaryOp.MUL, scaled, reciprocal)
+        for _ in range(2):
+            remainder = ops.fused(opposite, quotient, scaled)
+            quotient = ops.fused(remainder, reciprocal, quotient)
+        return quotient

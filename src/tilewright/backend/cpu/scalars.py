@@ -16,7 +16,12 @@ from tilewright.backend.cpu.places import (
     Spot,
     common_alignment,
 )
-from tilewright.backend.cpu.rounding import dequantized_sum, rounded_sum, rounded_to_byte, rounded_to_steps
+from tilewright.backend.cpu.rounding import (
+    dequantized_sum,
+    rounded_sum,
+    rounded_to_byte,
+    rounded_to_steps,
+)
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integer, iota, literal, memory_type
 from tilewright.base import dtypes
@@ -41,9 +46,10 @@ class ScalarEmitter:
         *,
         rounds_to_bfloat: bool = False,
         computes_halves: bool = False,
+        fuses: bool = False,
     ) -> None:
         """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds; ``computes_halves``:
-        whether it has arithmetic of f16."""
+        whether it has arithmetic of f16; ``fuses``: whether it rounds a product and a sum once."""
         self.text = text
         self.env = environment
         self.ops = ArithmeticEmitter(text, computes_halves=computes_halves)
@@ -52,6 +58,7 @@ class ScalarEmitter:
         self._checks = accesses
         self._once = False
         self._rounds_to_bfloat = rounds_to_bfloat
+        self._fuses = fuses
         self._forms = ByIdentity[tuple[LinearForm, dict[int, Spot]]]()
         """Keyed by buffer and indices; and by the scope, if in memory."""
         self._pointers: dict[tuple[str, DType, tuple[tuple[str, int], ...]], tuple[Value, int]] = {}
@@ -72,9 +79,9 @@ class ScalarEmitter:
             case Cast(Unary(UnaryOp.FLUSH, a), dtypes.bf16) if self._rounds_to_bfloat and a.dtype == dtypes.f32:
                 return self.ops.rounded_to_bfloat(self.value(a))
             case Cast(a, dtypes.u8 | dtypes.i8 as dtype) if (parts := rounded_sum(a, dtype)) is not None:
-                return rounded_to_byte(self.ops, *map(self.value, parts))
+                return rounded_to_byte(self.ops, *self._of_rounded(*parts))
             case Cast(_, dtypes.f32) if (parts := dequantized_sum(expr)) is not None:
-                return rounded_to_steps(self.ops, *map(self.value, parts))
+                return rounded_to_steps(self.ops, *self._of_rounded(*parts))
             case Cast(a, dtype):
                 return self.ops.cast(self.value(a), dtype)
             case Unary(UnaryOp.EXP, Binary(BinaryOp.MIN, a, Const(0))):
@@ -89,6 +96,16 @@ class ScalarEmitter:
                 return self._indices.place(self, expr, self._read_once(expr.index), self.env.guard)
             case _:
                 raise InternalError(f"no code for {expr!r}")
+
+    def _of_rounded(self, expr: Expr, zero: Expr) -> tuple[Value, Value, Value | None]:
+        """What is rounded, the byte that is added, and one number for all lanes by which it is divided first."""
+        byte = self.value(zero)
+        if isinstance(expr, Binary) and expr.op is BinaryOp.DIV and expr.dtype == dtypes.f32 and self._fuses:
+            dividend, divisor = self.value(expr.a), self.value(expr.b)
+            if dividend.lanes > 1 == divisor.lanes == byte.lanes:
+                return dividend, byte, divisor
+            return self.ops.binary(BinaryOp.DIV, dividend, divisor), byte, None
+        return self.value(expr), byte, None
 
     def _read_once(self, index: Expr) -> Value:
         """A checked index: the loaded value that is checked is also the one used, even if another thread writes
@@ -145,7 +162,9 @@ class ScalarEmitter:
         address = self._address(buffer, expr.indices)
         single = f"<1 x {memory_type(buffer.dtype)}>"
         text = f"load {single}, ptr {address.pointer.text}, align {address.alignment}"
-        return self.ops.spread(self.text.load(buffer.name, text, place.constant), buffer.dtype, self.env.lanes)
+        depth = self.accesses.depth_of_load(buffer, address.pointer, constant=place.constant)
+        loaded = self.text.load(buffer.name, text, place.constant, depth)
+        return self.ops.spread(loaded, buffer.dtype, self.env.lanes, depth)
 
     def _index(self, expr: Binary) -> Value:
         """Index arithmetic term by term, outermost variables first, to share partial sums."""

@@ -74,6 +74,8 @@ class Module:
     """Whether the processor has an instruction that rounds to bfloat16."""
     computes_halves: bool = False
     """Whether it has arithmetic of f16."""
+    fuses: bool = False
+    """Whether it rounds a product and a sum once."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -127,6 +129,7 @@ class StatementEmitter:
             accesses,
             rounds_to_bfloat=module.rounds_to_bfloat,
             computes_halves=module.computes_halves,
+            fuses=module.fuses,
         )
         self._crossings = ByIdentity[Crossing | None]()
 
@@ -358,7 +361,8 @@ class StatementEmitter:
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
         known = tuple(state.bounds.items()), tuple(state.offsets.items())
-        region = Region(name, loop, captures, *known, module.rounds_to_bfloat, module.computes_halves)
+        has = module.rounds_to_bfloat, module.computes_halves, module.fuses
+        region = Region(name, loop, captures, *known, *has)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
         module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
@@ -397,7 +401,9 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    module = Module(rounds_to_bfloat=region.rounds_to_bfloat, computes_halves=region.computes_halves)
+    module = Module(
+        rounds_to_bfloat=region.rounds_to_bfloat, computes_halves=region.computes_halves, fuses=region.fuses
+    )
     return replace(_outlined(region, module, refuse), is_alone=True)
 
 

@@ -94,8 +94,11 @@ class FunctionText:
         self._allocas.append(f"  {name} = alloca {text}")
         return name
 
-    def load(self, buffer: str, text: str, constant: bool) -> str:
-        """An unconditional load; shared with an earlier one if ``buffer`` was not stored to since."""
+    def load(self, buffer: str, text: str, constant: bool, depth: int) -> str:
+        """An unconditional load; shared with an earlier one if ``buffer`` was not stored to since. ``depth``: of the
+        next instruction, or of a scope around, if it may be there."""
+        if depth < self.depth:
+            return self.pure(text, depth)
         scopes = reversed(self._scopes) if constant else (self._scopes[-1],)
         for scope in scopes:
             known = scope.loads.get(buffer, {}).get(text)

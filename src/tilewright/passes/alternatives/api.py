@@ -128,11 +128,13 @@ class Facts:
     """The preceding values that might be stored in blocks."""
     cut_off: frozenset[Value] = frozenset()
     """Floats that become integers: they may be exact, and an error of one bit would make another integer of them."""
+    wide: Blocks | None = None
+    """How wide blocks of channels are, if not all are as wide as a register."""
 
     @property
     def blocks(self) -> Blocks:
         """How wide blocks of channels are."""
-        return Blocks(self.target, self.narrow.registers)
+        return Blocks(self.target) if self.wide is None else self.wide
 
     def ways(self, node: Node) -> tuple[Way, ...]:
         """All ways to compute ``node``."""

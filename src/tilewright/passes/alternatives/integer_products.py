@@ -23,21 +23,29 @@ from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value
 from tilewright.kernels.dot_descriptions import WORD
 from tilewright.kernels.dot_products import product_of
-from tilewright.kernels.packing import pack
+from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.dot_products import LIMIT
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import can_be_blocked, points
-from tilewright.schedule.index_map import IndexMap
+from tilewright.passes.alternatives.byte_packing import (
+    GROUP,
+    packed_blocks,
+    packed_by_lanes,
+    packed_filters,
+    packed_matrix,
+    packed_pixels,
+    with_others,
+)
+from tilewright.passes.blocks import Blocks, can_be_blocked, points, width_of
 from tilewright.symbolic.expr import ONE, const
 from tilewright.target.target import Target
 
 Words: TypeAlias = NDArray[np.int32]
 
-GROUP = 4
-"""Products of one instruction per accumulator."""
 _HALF = 128
+_COLUMN_TILES = 2
+"""Tiles beside each other whose sums a matrix unit holds, with as many above each other."""
 _MATMUL, _CONVOLUTION = require("MatMulInteger"), require("ConvInteger")
 
 
@@ -58,8 +66,8 @@ class InGroups:
         else:
             joined = _joined(node, facts) if _has_known_pads(node) else 0
         if joined and instruction is not None:
-            spent = joined * cycles(node, facts, GROUP, instruction.multiply_adds)
-            yield Way(self.name, spent, make=partial(in_groups, target=facts.target))
+            spent = joined * cycles(node, facts, GROUP, instruction.multiply_adds) / _gain(node, facts)
+            yield Way(self.name, spent, make=partial(in_groups, blocks=facts.blocks))
 
 
 class InChannels:
@@ -71,7 +79,7 @@ class InChannels:
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op != _CONVOLUTION or not _has_known_pads(node) or not _has_own_filters(node, facts):
             return
-        yield Way(self.name, cycles(node, facts, 1), make=partial(in_channels, target=facts.target))
+        yield Way(self.name, cycles(node, facts, 1), make=partial(in_channels, blocks=facts.blocks))
 
 
 class InWords:
@@ -127,10 +135,24 @@ def _joined(node: Node, facts: Facts) -> int:
     are_blocks = can_be_blocked(data, facts.target) and can_be_blocked(result, facts.target)
     if channels is None or filters is None or not are_blocks or not _is_symmetric(weight, zeros, facts):
         return 0
-    own, made, lanes = channels[0] // int(str(group)), filters[0] // int(str(group)), facts.target.lanes(WORD)
-    if own % lanes == 0 and made % lanes == 0:
-        return 1
-    return lanes // own if 1 < own == made and lanes % own == 0 and channels[0] % lanes == 0 else 0
+    joined = _joined_groups(data, result, int(str(group)), facts.blocks)
+    return joined if channels[0] != int(str(group)) else 0
+
+
+def _joined_groups(data: Value, result: Value, groups: int, blocks: Blocks) -> int:
+    """The fewest groups that together fill blocks of ``data`` and of the ``result``; 0 if not even all of them do."""
+    filling = [(int(str(value.shape[1])) // groups, width_of(value, blocks)) for value in (data, result)]
+    counts = (count for count in range(1, groups + 1) if groups % count == 0)
+    return next((count for count in counts if all(count * size % width == 0 for size, width in filling)), 0)
+
+
+def _gain(node: Node, facts: Facts) -> float:
+    """How many times as fast a matrix unit sums in groups as dot products do: where blocks fill its rows, or parts."""
+    data, unit = _operands(node)[0], tile_unit(facts.target, u8, i8)
+    if node.op != _CONVOLUTION or unit is None or not can_be_blocked(data, facts.target):
+        return 1.0
+    row = unit.steps * unit.group
+    return max(1.0, facts.target.machine.byte_gain * width_of(data, facts.blocks) / row)
 
 
 def _has_known_pads(node: Node) -> bool:
@@ -155,11 +177,12 @@ def _is_symmetric(weight: Value, zeros: Value | None, facts: Facts) -> bool:
     return zeros in facts.constants and not np.any(facts.constants[zeros].astype(np.int32) - moved)
 
 
-def in_groups(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
+def in_groups(node: Node, building: Building, blocks: Blocks, addend: Value | None = None) -> None:
     """Adds the nodes that compute ``node`` by dot products, where ``InGroups`` has a way, and add ``addend`` to it."""
+    target = blocks.target
     is_limited = _has_limits(node, building) and _gains_by_limits(target)
     data_type = u8 if is_limited else _data_type(_operands(node)[0].dtype, target)
-    terms = _Terms(node, building, addend, target.lanes(WORD), data_type, is_limited)
+    terms = _Terms(node, building, addend, blocks, data_type, is_limited)
     if node.op == _MATMUL:
         terms.subtract(terms.of_product())
         return
@@ -188,9 +211,9 @@ def _data_type(own: DType, target: Target) -> DType:
     return min(taken, key=lambda data: taken[data], default=own)
 
 
-def in_channels(node: Node, building: Building, target: Target, addend: Value | None = None) -> None:
+def in_channels(node: Node, building: Building, blocks: Blocks, addend: Value | None = None) -> None:
     """The same, where ``InChannels`` has a way."""
-    terms = _Terms(node, building, addend, target.lanes(WORD))
+    terms = _Terms(node, building, addend, blocks)
     terms.subtract(terms.of_channels())
 
 
@@ -212,8 +235,8 @@ class _Terms:
     building: Building
     addend: Value | None = None
     """In i32, broadcast."""
-    lanes: int = 1
-    """Words of a register."""
+    blocks: Blocks | None = None
+    """Those of values; None where no layout of weights depends on them."""
     data_type: DType = u8
     """In which data are multiplied."""
     is_limited: bool = False
@@ -259,7 +282,7 @@ class _Terms:
         zeros = zeros - moved
         depth, columns = words.shape
         left = self._grouped(self._moved(a), depth)
-        packed = self._constant(_packed(words.astype(np.int8), self.lanes))
+        packed = self._constant(packed_matrix(words.astype(np.int8), *self._panels_of(columns, self._matrix_panel)))
         yield self._add("DotProducts", left, packed, columns=columns, **self._limits)
         by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
         if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
@@ -280,9 +303,37 @@ class _Terms:
         around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
         grouped = self._add("ChannelGroups", data, around, **places, group=GROUP)
         moves = {name: attributes[name] for name in ("strides", "dilations")}
-        packed = self._constant(_packed_filters(words.astype(np.int8), self.lanes))
+        if self._are_pixels(words):
+            yield self._of_pixels(grouped, words)
+            yield from self._of_zeros(words, data, around)
+            return
+        panels = self._panels_of(filters, self._width(self.node.outputs[0]))
+        packed = self._constant(packed_filters(words.astype(np.int8), *panels))
         yield self._add("DotConvolution", grouped, packed, filters=filters, **moves, **self._limits)
         yield from self._of_zeros(words, data, around)
+
+    def _are_pixels(self, words: Words) -> bool:
+        """Whether a matrix unit multiplies words of a few channels: taps of a row of the window lie side by side."""
+        unit, result = tile_unit(self._known_blocks.target, self.data_type, i8), self.node.outputs[0]
+        _, channels, *kernel = words.shape
+        dilations = dict(self.node.attributes)["dilations"]
+        is_dense = isinstance(dilations, tuple) and dilations[-1] == 1
+        return (
+            unit is not None and channels <= GROUP and is_dense and static(result.shape) is not None and len(kernel) > 1
+        )
+
+    def _of_pixels(self, grouped: Value, words: Words) -> Value:
+        """The convolution of ``grouped`` channels, which are one group, as rows of pixels."""
+        attributes, (filters, *_) = dict(self.node.attributes), words.shape
+        strides, dilations = (attributes[name] for name in ("strides", "dilations"))
+        assert isinstance(strides, tuple) and isinstance(dilations, tuple), "see `cycles`"
+        *heights, width, size = grouped.shape[2:]
+        shape = (grouped.shape[0], *heights, int(str(width)) * int(str(size)))
+        flat = self._add("Reshape", grouped, shape=shape)
+        packed = self._constant(packed_pixels(words.astype(np.int8), self._width(self.node.outputs[0])))
+        moves = {"strides": strides[:-1], "dilations": dilations[:-1], "step": int(str(strides[-1])) * GROUP}
+        places = int(str(self.node.outputs[0].shape[-1]))
+        return self._add("PixelRowConv", flat, packed, filters=filters, places=places, **moves)
 
     def of_blocks(self) -> Iterator[Value]:
         """The same, with the channels of data and result in blocks."""
@@ -291,13 +342,14 @@ class _Terms:
         filters, channels, *kernel = words.shape
         data, around = self._moved(x), self._around(x, x_zero)
         whole, of_blocks = data, words.astype(np.int8)
-        attributes = dict(self.node.attributes)
-        if attributes["group"] != 1 and channels < self.lanes:
-            of_blocks, attributes["group"] = _joined_groups(of_blocks, self.lanes), filters // self.lanes
-        elif missing := -channels % self.lanes:
+        attributes, width = dict(self.node.attributes), self._width(data)
+        if (groups := int(str(attributes["group"]))) != 1:
+            joined = _joined_groups(data, self.node.outputs[0], groups, self._known_blocks)
+            of_blocks, attributes["group"] = with_others(of_blocks, groups, joined), groups // joined
+        elif missing := -channels % width:
             after = (0, missing, *(0 for _ in kernel))
             whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
-        packed = self._constant(_packed_blocks(of_blocks, self.lanes))
+        packed = self._constant(packed_blocks(of_blocks, width, self._width(self.node.outputs[0])))
         yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes, **self._limits)
         yield from self._of_zeros(words, data, around)
 
@@ -306,7 +358,7 @@ class _Terms:
         x, weight, x_zero, _ = _operands(self.node)
         words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
         data, around = self._moved(x), self._around(x, x_zero)
-        packed = self._constant(_by_lanes(words.astype(np.int8)[:, 0], self.lanes))
+        packed = self._constant(packed_by_lanes(words.astype(np.int8)[:, 0], self._width(data)))
         moves = {name: value for name, value in self.node.attributes if name != "group"}
         yield self._add("ChannelConvolution", data, packed, around, **moves)
         yield from self._of_zeros(words, data, around)
@@ -339,6 +391,27 @@ class _Terms:
             sums = self._add("Pad", sums, filling, before=(0, 0, *whole[:rank]), after=(0, 0, *whole[rank:]))
         moves = {name: attributes[name] for name in ("strides", "dilations")}
         return self._add("Conv", sums, self._constant(ones), **moves)
+
+    @property
+    def _known_blocks(self) -> Blocks:
+        assert self.blocks is not None, "layouts of weights depend on them"
+        return self.blocks
+
+    def _width(self, value: Value) -> int:
+        """That of the blocks of a value's channels."""
+        return width_of(value, self._known_blocks)
+
+    @property
+    def _matrix_panel(self) -> int:
+        """The columns of a panel of a matrix: what registers hold sums of."""
+        unit = tile_unit(self._known_blocks.target, u8, i8)
+        return 1 if unit is None else _COLUMN_TILES * unit.columns
+
+    def _panels_of(self, columns: int, wanted: int) -> tuple[int, int]:
+        """The columns of a panel, registers or what is ``wanted``, and a divisor of all of them with those of zeros:
+        pairs of registers for more than one."""
+        lanes = self._known_blocks.target.lanes(WORD)
+        return (lanes, lanes) if columns <= lanes else (max(lanes, wanted), max(2 * lanes, wanted))
 
     @property
     def _limits(self) -> dict[str, bool]:
@@ -398,48 +471,3 @@ class _Terms:
 
     def _add(self, op: str, *inputs: Value | None, **attributes: Attribute) -> Value:
         return self.building.add(require(op), inputs, self.node, op.lower(), attributes)
-
-
-def _packed_filters(weight: Array, lanes: int) -> Array:
-    """``[F, C, kernel...]`` as ``[F/lanes, C/4, kernel..., lanes, 4]``: as matrices, one for each tap."""
-    filters, channels, *kernel = weight.shape
-    taps = np.moveaxis(weight.reshape(filters, channels, -1), 2, 0)
-    packed = np.stack([_packed(np.ascontiguousarray(tap.T), lanes) for tap in taps], axis=2)
-    strips, groups = packed.shape[:2]
-    return packed.reshape(strips, groups, *kernel, lanes, GROUP)
-
-
-def _packed_blocks(weight: Array, lanes: int) -> Array:
-    """``[F, C, kernel...]`` as ``[F/lanes, C/lanes, kernel..., lanes/4, lanes, 4]``."""
-    filters, channels, *kernel = weight.shape
-    padding = (-filters % lanes, -channels % lanes, *(0 for _ in kernel))
-    whole = np.pad(weight, [(0, missing) for missing in padding])
-    split = whole.reshape(-1, lanes, whole.shape[1] // lanes, lanes // GROUP, GROUP, *kernel)
-    taps = range(5, split.ndim)
-    return np.ascontiguousarray(split.transpose(0, 2, *taps, 3, 1, 4))
-
-
-def _joined_groups(weight: Array, lanes: int) -> Array:
-    """``[F, c, kernel...]`` of groups of ``c`` channels and filters as ``[F, lanes, kernel...]``: with zeros for the
-    channels of other groups."""
-    filters, own, *kernel = weight.shape
-    made = np.zeros((filters, lanes, *kernel), weight.dtype)
-    for filter_ in range(filters):
-        first = filter_ % lanes // own * own
-        made[filter_, first : first + own] = weight[filter_]
-    return made
-
-
-def _by_lanes(weight: Array, lanes: int) -> Array:
-    """``[C, kernel...]`` as ``[C/lanes, kernel..., lanes]``."""
-    channels, *kernel = weight.shape
-    whole = np.pad(weight, [(0, -channels % lanes), *((0, 0) for _ in kernel)])
-    return np.ascontiguousarray(np.moveaxis(whole.reshape(-1, lanes, *kernel), 1, -1))
-
-
-def _packed(b: Array, lanes: int) -> Array:
-    """In groups, and padded with columns of zeros to whole registers, or pairs of them for more than one."""
-    depth, columns = b.shape
-    width = lanes if columns <= lanes else 2 * lanes
-    stored = IndexMap.parse(f"k, n -> n // {lanes}, k // {GROUP}, n % {lanes}, k % {GROUP}")
-    return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % width))), stored)

@@ -22,6 +22,7 @@ from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALE
 from tilewright.passes.alternatives.taps_in_rows import TAPS_IN_ROWS
 from tilewright.passes.alternatives.weight_products import IN_DIGITS, IN_FLOATS
 from tilewright.passes.alternatives.whole_channels import WHOLE_CHANNELS
+from tilewright.passes.block_widths import blocks_of
 from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
@@ -57,7 +58,8 @@ def facts_of(
     """The context of the nodes of ``graph``."""
     stored, casts = narrow(graph, precision, target), [node for node in graph.nodes if node.op == _CAST]
     cut_off = frozenset(v for node in casts for v in node.inputs if v and v.dtype.is_float and not _is_float(node))
-    return Facts(graph.constants, graph.names(), target, math, alternatives, stored, cut_off=cut_off)
+    wide = blocks_of(graph, stored, target)
+    return Facts(graph.constants, graph.names(), target, math, alternatives, stored, cut_off=cut_off, wide=wide)
 
 
 _CAST = require("Cast")

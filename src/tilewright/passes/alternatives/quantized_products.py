@@ -32,7 +32,7 @@ class Scaled:
         sums = _of_integers(node, node.outputs[0].name)
         for alternative, make in ((IN_GROUPS, in_groups), (IN_CHANNELS, in_channels)):
             for way in alternative.ways(sums, facts):
-                yield Way(self.name, way.cycles, make=partial(_scaled, sums=partial(make, target=facts.target)))
+                yield Way(self.name, way.cycles, make=partial(_scaled, sums=partial(make, blocks=facts.blocks)))
 
 
 class Dequantized:

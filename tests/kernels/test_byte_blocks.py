@@ -1,0 +1,99 @@
+"""Convolutions of bytes by the matrix unit of x86, with channels in blocks that fill its rows: compared with NumPy.
+
+They run where the processor has the unit and the system grants it; elsewhere they are compiled.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+import tilewright
+from tilewright.target.target import Target
+
+Array = NDArray[np.generic]
+
+HOST = Target.host()
+UNIT = Target.parse("x86_64,sapphirerapids,+amx-bf16,+amx-int8")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution of 3 x 3 with padding, and zero points of data."""
+
+    channels: int
+    filters: int
+    size: tuple[int, int]
+    stride: int = 1
+    groups: int = 1
+    kernel: int = 3
+
+    @property
+    def weight(self) -> Array:
+        shape = (self.filters, self.channels // self.groups, self.kernel, self.kernel)
+        return np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
+
+    @property
+    def data(self) -> Array:
+        return np.random.default_rng(1).choice([0, 1, 200, 255], (1, self.channels, *self.size)).astype(np.uint8)
+
+    def model(self) -> onnx.ModelProto:
+        pads = [self.kernel // 2] * 4
+        strides = [self.stride] * 2
+        node = helper.make_node("ConvInteger", ["x", "w", "z"], ["y"], group=self.groups, pads=pads, strides=strides)
+        x = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, self.data.shape)
+        constants = [numpy_helper.from_array(self.weight, "w"), numpy_helper.from_array(np.array(7, np.uint8), "z")]
+        graph = helper.make_graph([node], "g", [x], [onnx.ValueInfoProto(name="y")], constants)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+    @property
+    def expected(self) -> Array:
+        reach = self.kernel // 2
+        padded = np.pad(self.data.astype(np.int32) - 7, [(0, 0), (0, 0), (reach, reach), (reach, reach)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (self.kernel, self.kernel), (2, 3))
+        windows = windows[:, :, :: self.stride, :: self.stride]
+        by_group = windows.reshape(1, self.groups, -1, *windows.shape[2:])
+        weight = self.weight.astype(np.int32).reshape(self.groups, -1, *self.weight.shape[1:])
+        found = np.einsum("ngchwij,gfcij->ngfhw", by_group, weight, optimize=True)
+        return found.reshape(1, self.filters, *found.shape[3:])
+
+
+WINDOWS = [
+    Window(64, 64, (9, 14)),  # whole rows
+    Window(56, 96, (8, 15), stride=2),  # channels beside which there are zeros, and blocks of half a row
+    Window(128, 128, (7, 16), groups=32),  # sixteen groups share a block
+    Window(64, 128, (6, 17), groups=8),  # with more filters than channels
+    *(
+        pytest.param(window, marks=pytest.mark.slow)
+        for window in (
+            Window(192, 24, (14, 14), kernel=1),
+            Window(48, 80, (17, 17)),
+            Window(24, 144, (28, 28), kernel=1),
+            Window(256, 256, (14, 14), stride=2, groups=4),
+            Window(192, 192, (14, 14), groups=4),
+            Window(96, 160, (16, 16), kernel=5),
+            Window(128, 64, (7, 7)),
+            Window(320, 1280, (7, 7), kernel=1),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_sums_are_exact(window: Window) -> None:
+    compiled = tilewright.compile(window.model(), target=UNIT, threads=2)
+    assert any("tdpbusd" in str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
+    if not set(UNIT.features) <= set(HOST.features):
+        pytest.skip("compiled; running needs AMX, and a kernel that grants it")
+    np.testing.assert_array_equal(compiled(window.data), window.expected)
+
+
+def test_whole_rows_are_multiplied_where_channels_fill_them() -> None:
+    """Sixteen words of a row at a time; those of half a row are eight."""
+    for channels, words in ((64, 16), (96, 8)):
+        compiled = tilewright.compile(Window(channels, 64, (9, 14)).model(), target=UNIT)
+        called = "".join(str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
+        assert f"_3_3_{words}_4_" in called, channels
