@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tilewright.backend.api import PLAIN, Emission, Needs
 from tilewright.backend.cpu.accesses import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.checks import Site
+from tilewright.backend.cpu.halves import Halves, halves_of
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
 from tilewright.backend.cpu.regions import RegionText
@@ -95,19 +96,17 @@ def kernel_text(
     checks: Checks = Checks.ON,
     apart: bool = False,
     rounds_to_bfloat: bool = False,
-    computes_halves: bool = False,
+    halves: Halves = Halves.CONVERTED,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
     indices.
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
-    several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``,
-    ``computes_halves``: whether the processor does, by an instruction.
+    several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``:
+    whether the processor does, by an instruction; ``halves``: what it does with f16.
     """
     reports = checks is Checks.ON
-    module = Module(
-        checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, computes_halves=computes_halves
-    )
+    module = Module(checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, halves=halves)
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
     return KernelText(_assemble(module), info, tuple(module.sites), regions)
@@ -141,7 +140,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
                 checks=emission.checks,
                 apart=emission.apart,
                 rounds_to_bfloat=rounds_to_bfloat(target),
-                computes_halves=computes_halves(target),
+                halves=halves_of(target),
             )
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
@@ -201,18 +200,12 @@ def assembly(program: Program, target: Target) -> str:
 
 def listing(program: Program, target: Target) -> str:
     """The LLVM IR of one kernel, to read."""
-    rounds, halves = rounds_to_bfloat(target), computes_halves(target)
-    return kernel_text(program, rounds_to_bfloat=rounds, computes_halves=halves).text
+    return kernel_text(program, rounds_to_bfloat=rounds_to_bfloat(target), halves=halves_of(target)).text
 
 
 def rounds_to_bfloat(target: Target) -> bool:
     """Whether ``target`` has an instruction that rounds to bfloat16."""
     return target.has("avx512bf16")
-
-
-def computes_halves(target: Target) -> bool:
-    """Whether ``target`` has arithmetic of f16."""
-    return target.has("avx512fp16") or target.has("fullfp16")
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:

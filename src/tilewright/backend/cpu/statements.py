@@ -11,6 +11,7 @@ from math import prod
 
 from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks, Site
+from tilewright.backend.cpu.halves import Halves
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.regions import Captures, Region, RegionText
 from tilewright.backend.cpu.scalars import ScalarEmitter
@@ -72,8 +73,8 @@ class Module:
     """Whether out-of-range indices are reported."""
     rounds_to_bfloat: bool = False
     """Whether the processor has an instruction that rounds to bfloat16."""
-    computes_halves: bool = False
-    """Whether it has arithmetic of f16."""
+    halves: Halves = Halves.CONVERTED
+    """What it does with f16."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -126,7 +127,7 @@ class StatementEmitter:
             indices,
             accesses,
             rounds_to_bfloat=module.rounds_to_bfloat,
-            computes_halves=module.computes_halves,
+            halves=module.halves,
         )
         self._crossings = ByIdentity[Crossing | None]()
 
@@ -358,7 +359,7 @@ class StatementEmitter:
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
         known = tuple(state.bounds.items()), tuple(state.offsets.items())
-        region = Region(name, loop, captures, *known, module.rounds_to_bfloat, module.computes_halves)
+        region = Region(name, loop, captures, *known, module.rounds_to_bfloat, module.halves)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
         module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
@@ -397,7 +398,7 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    module = Module(rounds_to_bfloat=region.rounds_to_bfloat, computes_halves=region.computes_halves)
+    module = Module(rounds_to_bfloat=region.rounds_to_bfloat, halves=region.halves)
     return replace(_outlined(region, module, refuse), is_alone=True)
 
 
