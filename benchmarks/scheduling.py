@@ -24,7 +24,7 @@ from tilewright.tune.scheduler.state import Point, TaskScheduler, TaskState
 from .ablation.features import Floats
 from .ablation.layers import LAYERS, Layer
 from .ablation.replay import SETUP, Learned, curve, trees
-from .ablation.table import FOLDER, Table
+from .ablation.table import FOLDER, RECORDING, Table
 
 CALLS = dict(zip(LAYERS, (1, 4, 1, 1, 1, 3, 1, 1, 3, 1, 1, 3), strict=True))
 """How often ResNet-18 computes each layer; C3, a projection, is of the version that the paper numbers."""
@@ -104,7 +104,10 @@ def compared(tables: Mapping[str, Table], trials: int, budget: int, seed: int) -
 def main(arguments: Sequence[str] | None = None) -> None:
     """Replay, print."""
     options = _options(arguments)
-    tables = {name: Table.load(options.folder / f"{name}.npz") for name in LAYERS}
+    paths = {name: options.folder / f"{name}.npz" for name in LAYERS}
+    if missing := [name for name, path in paths.items() if not path.exists()]:
+        raise SystemExit(f"no table of {', '.join(missing)} in {options.folder}: {RECORDING}")
+    tables = {name: Table.load(path) for name, path in paths.items()}
     with ProcessPoolExecutor() as processes:
         replay = partial(compared, tables, options.trials, max(BUDGETS))
         results = list(processes.map(replay, range(options.seeds)))

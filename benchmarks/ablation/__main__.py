@@ -22,7 +22,7 @@ from ..options import names
 from .features import Floats
 from .layers import LAYERS
 from .replay import Baseline, Learned, View, Way, curve, transferred, tree_gru, trees
-from .table import FOLDER, Table
+from .table import FOLDER, RECORDING, Table
 
 GOAL = 1.02
 LATE = 400
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = TARGETS if options.transfer else options.layers
     needed = (*SOURCES, *TARGETS) if options.transfer else chosen
     if missing := [name for name in needed if name not in tables]:
-        raise SystemExit(f"no table of {', '.join(missing)} in {options.folder}: python -m benchmarks.ablation.record")
+        raise SystemExit(f"no table of {', '.join(missing)} in {options.folder}: {RECORDING}")
     compared = transfers(tables) if options.transfer else ways()
     overtaken = [f"transfer to alone's at {LATE}"] if options.transfer else []
     print("layer", *compared, *overtaken, sep=" | ")

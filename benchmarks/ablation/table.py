@@ -11,6 +11,8 @@ from tilewright.space.space import Digits, Mask
 from .features import Floats
 
 FOLDER = Path(__file__).parent / "tables"
+RECORDING = "the repository has them, the sdist has not; `python -m benchmarks.ablation.record` measures (an hour)"
+"""Where tables are from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,9 @@ def test_compile_and_run_the_artifact(
         return report("run", capsys.readouterr().out)["outputs"]
 
     assert outputs(artifact) == outputs(model)
+    for path, word in ((artifact, "loaded in "), (model, "compiled in ")):
+        assert main(["run", path]) == 0
+        assert word in capsys.readouterr().out
 
 
 def test_an_artifact_of_another_user(

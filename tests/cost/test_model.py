@@ -42,6 +42,16 @@ def matmul(rows: int, columns: int, inner: int) -> Program:
     return lower([te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")], inputs=[a, b])
 
 
+def test_a_contraction_that_nothing_reads_is_no_anchor() -> None:
+    """What reads it becomes a plain number once blocks are inlined: both branches are the same."""
+    a, b = te.placeholder((8, 8), name="A"), te.placeholder((8, 8), name="B")
+    k, two = te.reduce_axis((0, 8), name="k"), te.compute((), lambda: te.const(2.0, f32), name="two")
+    product = te.compute((8, 8), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    chosen = te.compute((8, 8), lambda i, j: te.select(product[i, j] < 0.0, two[()], two[()]), name="chosen")
+    s = schedule(Schedule(lower([chosen], inputs=[a, b])), TARGET)
+    assert "product" not in str(s.program)
+
+
 def test_of_equal_estimates_the_first_is_chosen_however_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     space = open_space(Schedule(matmul(1, 64, 64)), TARGET)
     (nest,) = space.nests

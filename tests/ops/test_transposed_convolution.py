@@ -140,6 +140,8 @@ def square(kernel: int, stride: int, dilation: int = 1, pad: int = 0, more: int 
         square(3, 2, 2, filters=16),
         square(3, 4, 6, pad=1, filters=16),
         square(5, 3, 2, pad=2, filters=16),
+        square(4, 2, 3, pad=1, channels=4, filters=3),
+        square(3, 3, 2, pad=1, channels=4, filters=8),
         square(3, 2, pad=1, more=1, group=16, channels=1, filters=1),
         square(3, 2, pad=1, more=1, group=2, channels=16, filters=16),
         square(4, 2, pad=1, group=2, channels=3, filters=2),

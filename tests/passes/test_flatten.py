@@ -55,6 +55,11 @@ def test_reductions_of_all_axes(keepdims: bool) -> None:
     check(graph_of(apply("ReduceMax", [X], "y", keepdims=keepdims)), ["Reshape", "ReduceMax", "Reshape"])
 
 
+@pytest.mark.parametrize("operator", ["ReduceL2", "ReduceLogSumExp", "ReduceMax"])
+def test_reductions_of_no_axes(operator: str) -> None:
+    check(graph_of(apply(operator, [X], "y", noop_with_empty_axes=True)), [operator])
+
+
 @pytest.mark.parametrize("axes", [(3,), (1, 2), (1, 3)])
 def test_axes_that_are_not_trailing_stay(axes: tuple[int, ...]) -> None:
     laid_out = LaidOut(graph_of(apply("ReduceMax", [X], "y", axes=axes)), {})

@@ -279,6 +279,24 @@ def _scatter(form: Form, inputs: Sequence[Array | None]) -> Sequence[Array]:
     return [result]
 
 
+def _slice(form: Form, inputs: Sequence[Array | None]) -> Sequence[Array]:
+    """Unlike in Python, a slice backwards from before the first element begins at the first."""
+    data, *rest = inputs
+    assert data is not None
+    lists = [None if numbers is None else numbers.tolist() for numbers in rest]
+    starts, ends, axes, steps = (*lists, None, None, None, None)[:4]
+    starts, ends = starts or form.ints("starts", ()), ends or form.ints("ends", ())
+    axes = axes or form.ints("axes", range(len(starts)))
+    for axis, start, end, step in zip(axes, starts, ends, steps or [1] * len(starts), strict=True):
+        extent = data.shape[axis]
+        first = start + extent if start < 0 else start
+        last = end + extent if end < 0 else end
+        low, high = (0, extent) if step > 0 else (-1, extent - 1)
+        places = range(min(max(first, 0), high), min(max(last, low), high), step)
+        data = data.take(places, axis)
+    return [data]
+
+
 def _recurrent(form: Form, inputs: Sequence[Array | None]) -> Sequence[Array]:
     return recurrent(form.op_type, form.attributes, inputs)
 
@@ -312,4 +330,5 @@ OVERRIDES: Mapping[str, Override] = {
     "MaxPool": _max_pool,
     "MeanVarianceNormalization": _mean_variance_normalization,
     "QuantizeLinear": quantize,
+    "Slice": _slice,
 }

@@ -16,7 +16,7 @@ from tilewright.base.files import reason
 from tilewright.base.outputs import output
 from tilewright.cli.feeds import make_feeds
 from tilewright.cli.fleet_options import add_device
-from tilewright.cli.options import add_model_arguments, duration, files
+from tilewright.cli.options import add_model_arguments, duration, files, is_artifact
 from tilewright.cli.output import emit
 from tilewright.cli.places import placed
 from tilewright.cli.status import Status
@@ -68,7 +68,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     else:
         if model.signer is not None:
             console.print(f"signed by {model.signer}", soft_wrap=True)
-        console.print(f"compiled in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms")
+        made_by = "loaded" if is_artifact(options.model) else "compiled"
+        console.print(f"{made_by} in {seconds['compile']:.2f} s, ran in {seconds['run'] * 1e3:.2f} ms")
         if simulated and device is not None:
             millions = fields.numbers(device["machine"])["cycles"] / 1e6
             console.print(f"{millions:.3f} million simulated cycles: {simulated}", highlight=False)

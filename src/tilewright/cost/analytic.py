@@ -59,6 +59,8 @@ def open_space(s: Schedule, target: Target) -> Nests:
     kept = (kept - unmade) | _padded_rows(s, target)
     inline_all(s, keep=kept | _expensive_shared(s) | stages)
     drop_unread(s)
+    if anchor is not None and anchor.name not in {block.name for block in all_blocks(s.program.body)}:
+        anchor = None  # simplifying what reads it left nothing that does, as in where(c, x, x)
     sums = BlockSums.of(s, target, target.machine.parallel_work)
     if sums is not None:
         return Nests((sums,))

@@ -228,7 +228,8 @@ def slice_(
     axes: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
 ) -> Tensor:
-    """``x[starts:ends:steps]`` along ``axes``, by Python's rules.
+    """``x[starts:ends:steps]`` along ``axes``, by Python's rules but for one of ONNX: a slice backwards begins at the
+    first element where ``starts`` is before it.
 
     A bound that is an expression is a position from 0 to the extent, counted from the front.
     """
@@ -261,14 +262,20 @@ class _Cut:
 
 
 def _cut(extent: Expr, start: int | Expr, end: int | Expr, step: int) -> _Cut:
-    """``range(extent)[start:end:step]``, also for values known only at run time."""
+    """The positions of a slice along an axis of ``extent``, also for values known only at run time."""
     if isinstance(extent, Const) and isinstance(start, int) and isinstance(end, int):
-        chosen = range(*slice(start, end, step).indices(int(extent.value)))
+        chosen = range(*cut_indices(int(extent.value), start, end, step))
         return _Cut(as_expr(chosen.start), as_expr(len(chosen)), step)
     lowest, highest = (ZERO, extent) if step > 0 else (const(-1), extent - 1)
-    first, last = (_limited(bound, extent, lowest, highest) for bound in (start, end))
+    nearest = ZERO if step > 0 else minimum(ZERO, highest)  # of nothing, a slice backwards begins before the first
+    first, last = _limited(start, extent, nearest, highest), _limited(end, extent, lowest, highest)
     distance = last - first if step > 0 else first - last
     return _Cut(simplified(first), simplified(maximum((distance + (abs(step) - 1)) // abs(step), ZERO)), step)
+
+
+def cut_indices(extent: int, start: int, end: int, step: int) -> tuple[int, int, int]:
+    """``range(*...)`` of these are the positions of a slice along an axis of ``extent``."""
+    return slice(start if step > 0 else max(start, -extent), end, step).indices(extent)
 
 
 def _limited(bound: int | Expr, extent: Expr, lowest: Expr, highest: Expr) -> Expr:

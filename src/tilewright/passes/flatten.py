@@ -81,7 +81,7 @@ def _differs(node: Node, trailing: int) -> bool:
 
 
 def _first_axis(node: Node, rank: int) -> int | None:
-    """The first of the trailing axes that ``node`` reduces, if it reduces exactly these; without ``axes``, all."""
+    """The first of the trailing axes that ``node`` reduces, if it reduces exactly these."""
     attributes = dict(node.attributes)
     axes, axis = attributes.get("axes"), attributes.get("axis", -1)
     if len(node.outputs) != 1 or not node.op.has(Trait.FLAT_AXES):
@@ -89,7 +89,7 @@ def _first_axis(node: Node, rank: int) -> int | None:
     if len(node.inputs) > 1:
         return normalize_axis(axis, rank) if isinstance(axis, int) else None
     if axes is None and rank > 0:
-        return 0
+        return None if attributes.get("noop_with_empty_axes") else 0
     if not isinstance(axes, tuple) or not axes:
         return None
     reduced = normalize_axes([int(str(a)) for a in axes], rank)

@@ -20,10 +20,11 @@ def run_native(
     threads: int = 1,
     checked: bool = False,
     checks: Checks = Checks.ON,
+    target: Target | None = None,
 ) -> list[Array]:
-    """The outputs of ``program`` as native code."""
-    host = Target.host()
-    executable = build_program(program, host, threads=threads, checked=checked, checks=checks, cache=compiled())
+    """The outputs of ``program`` as native code, for ``target``: by default this machine."""
+    made_for = Target.host() if target is None else target
+    executable = build_program(program, made_for, threads=threads, checked=checked, checks=checks, cache=compiled())
     return executable.run(feeds)
 
 

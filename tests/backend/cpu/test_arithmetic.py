@@ -10,6 +10,7 @@ from tilewright.backend.cpu.backend import CPU
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram
+from tilewright.base.processors import Architecture
 from tilewright.base.settings import Stage
 from tilewright.loops.ir import Buffer, If, Loop, LoopKind, Stmt, Store
 from tilewright.loops.program import Program
@@ -226,3 +227,48 @@ def test_f16_is_computed_by_processors_that_have_it(processor: str, own: str, co
     has_it = processor in ("x86_64,sapphirerapids", "aarch64,cortex-a76")
     assert len(set(re.findall(own, text))) >= (2 if has_it else 1)
     assert bool(re.search(converted, text)) is not has_it
+
+
+def halves_and_between() -> Array:
+    """All numbers of f16, what lies in the middle between two, and the numbers of f32 beside that."""
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
+    finite = np.unique(np.abs(halves[np.isfinite(halves)]).astype(np.float64))
+    middles = np.append((finite[1:] + finite[:-1]) / 2, 65520.0).astype(np.float32)  # from there on: infinite
+    near = [np.nextafter(middles, np.float32(end)) for end in (0, np.inf)]
+    other = np.float32([1e-30, 2.0**-149, 65536, 1e30, np.finfo(np.float32).max])
+    positive = np.concatenate([middles, *near, other])
+    return np.concatenate([halves, positive, -positive])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_f16_is_converted_by_processors_without_instructions_for_it(kind: LoopKind) -> None:
+    """LLVM would call functions of the compiler's own library, which no image has."""
+    if Target.host().arch is not Architecture.X86_64:
+        pytest.skip("code for x86-64 without F16C")
+    target, wide = Target.parse("x86_64"), halves_and_between()
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float16)
+    for given, expected in ((wide, narrow), (narrow, narrow.astype(np.float32))):
+        count = len(given) // 8 * 8
+        source, result = (dtypes.from_numpy(array.dtype) for array in (given, expected))
+        a, out = Buffer("a", source, (const(count),)), Buffer("out", result, (const(count),))
+        outer, inner = Var("i"), Var("lane")
+        at = (outer * 8 + inner,)
+        store = Loop(inner, const(8), Store(out, at, cast(Read(a, at), result)), kind)
+        whole = Program("k", (a, out), Loop(outer, const(count // 8), store, LoopKind.SERIAL))
+        (found,) = run_native(whole, {"a": given[:count]}, target=target)
+        np.testing.assert_array_equal(found, expected[:count])
+        assert (np.signbit(found) == np.signbit(expected[:count])).all()
+
+
+@pytest.mark.parametrize("processor", ["x86_64", "riscv64", "wasm32"])
+@pytest.mark.parametrize("dtype", [dtypes.f32, dtypes.f64, dtypes.i32, dtypes.boolean, dtypes.bf16])
+def test_no_conversion_of_f16_is_a_call(processor: str, dtype: DType) -> None:
+    i = Var("i")
+    for given, wanted in ((dtype, dtypes.f16), (dtypes.f16, dtype)):
+        a, out = Buffer("a", given, (const(16),)), Buffer("out", wanted, (const(16),))
+        store = Store(out, (i,), cast(Read(a, (i,)), wanted))
+        text = CPU.listing(
+            Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED)), Target.parse(processor), Stage.ASM
+        )
+        assert not re.search(r"__\w+[hb]f", text)

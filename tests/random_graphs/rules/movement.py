@@ -78,13 +78,15 @@ def _slice(draw: Draw) -> Proposal:
         steps.append(draw.pick([1, 1, 1, 2, 3, -1, -1, -2]) if draw.opset >= 10 else 1)
         low, high = sorted((draw.integer(-1, extent + 1), draw.integer(0, extent + 2)))
         start, end = (low, high) if steps[-1] > 0 else (high, low)
-        starts.append(start - extent if draw.chance(0.3) and 0 <= start < extent else start)
-        ends.append(draw.pick([2**31, 2**62]) if steps[-1] > 0 and draw.chance(0.2) else end)
+        start = start - extent if draw.chance(0.3) and 0 <= start < extent else start
+        starts.append(-extent - draw.integer(1, 3) if draw.chance(0.1) else start)
+        far = draw.pick([2**31, 2**62]) * (1 if steps[-1] > 0 else -1)
+        ends.append(far if draw.chance(0.2) else end)
     if draw.opset < 10:
         return Proposal([data], {"starts": starts, "ends": ends, "axes": axes})
     named = [axis - data.rank if draw.chance(0.3) else axis for axis in axes]
     lists = [starts, ends, named] + ([steps] if set(steps) != {1} or draw.chance(0.3) else [])
-    kind = np.int32 if max(ends) < 2**31 and draw.chance(0.3) else np.int64
+    kind = np.int32 if max(map(abs, ends)) < 2**31 and draw.chance(0.3) else np.int64
     return Proposal([data, *(draw.parameters(np.array(numbers, kind)) for numbers in lists)])
 
 

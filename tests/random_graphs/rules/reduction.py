@@ -32,7 +32,8 @@ def _reduction(within: tuple[float, float] | None) -> Rule:
         definition = schema(draw.op_type, draw.opset)
         assert definition is not None
         if draw.chance(0.15) or not data.rank:
-            return Proposal([data], attributes)
+            none = "noop_with_empty_axes" in definition.attributes and draw.chance(0.3)
+            return Proposal([data], {**attributes, "noop_with_empty_axes": 1} if none else attributes)
         if "axes" in definition.attributes:
             return Proposal([data], {**attributes, "axes": axes})
         if draw.chance(0.1):

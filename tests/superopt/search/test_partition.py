@@ -71,17 +71,17 @@ def test_alike_layers_are_searched_once() -> None:
 
 
 def test_what_a_rule_may_ask_for_is_part_of_the_form() -> None:
-    """A number that a constant has everywhere; not the names, nor weights."""
-    x = value("x", 30)
+    """A number that a constant has everywhere; not the names, nor weights. A constant without elements has none."""
 
     def form(array: Array, name: str = "c") -> object:
-        constant = value(name, *array.shape)
+        x, constant = value("x", *array.shape[:-1], 30), value(name, *array.shape)
         node = make_node(require("Mul"), [x, constant], [f"{name}.y"], {})
         return Form.of(Graph("g", (x,), node.outputs, (node,), {constant: array.astype(np.float32)})).key
 
     ones, ramp = np.ones(30), np.arange(30)
     assert form(ramp) == form(ramp + 1) == form(ramp, "other")
     assert len({form(ones), form(2 * ones), form(ramp), form(np.ones(1)), form(np.zeros(1))}) == 5
+    assert form(np.ones((0, 30))) == form(np.zeros((0, 30)))
 
 
 @given(st.lists(st.sampled_from([(4,), (4, 4), (4, 4, 4, 4)]), min_size=1, max_size=3), st.integers(2, 30))

@@ -26,7 +26,8 @@ def fitted(
     return model
 
 
-@pytest.mark.parametrize(("objective", "least"), [(Objective.RANK, 0.9), pytest.param(Objective.REGRESSION, 0.5, marks=pytest.mark.slow)]
+@pytest.mark.parametrize(
+    ("objective", "least"), [(Objective.RANK, 0.9), pytest.param(Objective.REGRESSION, 0.5, marks=pytest.mark.slow)]
 )
 def test_orders_candidates_that_it_has_not_seen(objective: Objective, least: float) -> None:
     model = TreeGRU(CHAIN, objective)

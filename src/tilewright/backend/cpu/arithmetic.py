@@ -5,9 +5,11 @@ No instruction here traps or gives poison for any operand, so all may be hoisted
 
 from math import inf
 
+from tilewright.backend.cpu.halves import Halves, half_bits, half_value
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integers, literal, type_name
 from tilewright.backend.cpu.vecmath import MathFunction, emit_math
+from tilewright.backend.cpu.vecmath.notation import Int, Real, Unit
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, Kind
 from tilewright.base.errors import InternalError, Unsupported
@@ -64,10 +66,10 @@ class _MathEmitter:
 class ArithmeticEmitter:
     """Emits operations into one function."""
 
-    def __init__(self, text: FunctionText, *, computes_halves: bool = False) -> None:
-        """``computes_halves``: whether the processor has arithmetic of f16."""
+    def __init__(self, text: FunctionText, *, halves: Halves = Halves.CONVERTED) -> None:
+        """``halves``: what the processor does with f16."""
         self.text = text
-        self.computes_halves = computes_halves
+        self.halves = halves
 
     def _pure(self, text: str, dtype: DType, like: tuple[Value, ...]) -> Value:
         depth = max(v.depth for v in like)
@@ -167,7 +169,7 @@ class ArithmeticEmitter:
         if folded is not None:
             return folded
         a, b = self.widen(a, b)
-        if self.computes_halves and a.dtype == dtypes.f16 and op in _PLAIN_FLOAT:
+        if self.halves is Halves.COMPUTED and a.dtype == dtypes.f16 and op in _PLAIN_FLOAT:
             return self._float_binary(op, a, b)  # the same bits: f32 has more than twice the digits of f16
         if a.dtype.is_float and a.dtype.bits == 16:
             result = self.binary(op, self.cast(a, dtypes.f32), self.cast(b, dtypes.f32))
@@ -368,6 +370,9 @@ class ArithmeticEmitter:
             return self.cast(self._from_bfloat(a), dtype)
         if dtype.kind is Kind.BFLOAT:
             return self._to_bfloat(self.cast(a, dtypes.f32))
+        if a.dtype == dtypes.f16 and dtype != dtypes.f32:
+            # With AVX512-FP16, LLVM's conversion to i16 makes -32768 of NaN, not 0.
+            return self.cast(self.cast(a, dtypes.f32), dtype)
         if dtype.is_bool:
             return self._compare(BinaryOp.NE, a, literal(0, a.dtype, a.lanes))
         match a.dtype.is_float, dtype.is_float:
@@ -385,7 +390,9 @@ class ArithmeticEmitter:
 
     def _float_to_float(self, a: Value, dtype: DType) -> Value:
         if (a.dtype, dtype) == (dtypes.f64, dtypes.f16):
-            return self._convert("fptrunc", self._convert("fptrunc", self._odd(a), dtypes.f32), dtype)
+            return self.cast(self._convert("fptrunc", self._odd(a), dtypes.f32), dtype)
+        if self.halves is Halves.NONE and dtypes.f16 in (a.dtype, dtype):
+            return self._from_half(a) if a.dtype == dtypes.f16 else self._to_half(a)
         return self._convert("fpext" if dtype.bits > a.dtype.bits else "fptrunc", a, dtype)
 
     def _odd(self, a: Value) -> Value:
@@ -402,9 +409,6 @@ class ArithmeticEmitter:
         return self._pure(f"bitcast {odd.typed} to {a.type}", dtypes.f64, (odd,))
 
     def _float_to_integer(self, a: Value, dtype: DType) -> Value:
-        if a.dtype == dtypes.f16:
-            # With AVX512-FP16, LLVM's conversion to i16 makes -32768 of NaN, not 0.
-            return self._float_to_integer(self.cast(a, dtypes.f32), dtype)
         if dtype.bits <= 32 and a.dtype == dtypes.f32:
             return self._saturated(a, dtype)
         name = "fptosi.sat" if dtype.is_signed else "fptoui.sat"
@@ -436,7 +440,7 @@ class ArithmeticEmitter:
 
     def _integer_to_float(self, a: Value, dtype: DType) -> Value:
         if dtype.bits == 16:
-            return self._convert("fptrunc", self._integer_to_float(a, dtypes.f32), dtype)
+            return self.cast(self._integer_to_float(a, dtypes.f32), dtype)
         return self._convert("sitofp" if a.dtype.is_signed else "uitofp", a, dtype)
 
     def _integer_to_integer(self, a: Value, dtype: DType) -> Value:
@@ -446,6 +450,20 @@ class ArithmeticEmitter:
         if dtype.bits < a.dtype.bits:
             return self._convert("trunc", a, dtype)
         return self._convert("sext" if a.dtype.is_signed else "zext", a, dtype)
+
+    def _from_half(self, a: Value) -> Value:
+        narrow, wide = (type_name(dtype, a.lanes) for dtype in (dtypes.u16, dtypes.u32))
+        bits = self.text.pure(f"bitcast {a.typed} to {narrow}", a.depth)
+        unit = Unit(_MathEmitter(self.text, a.depth), dtypes.f32, a.lanes)
+        whole = Int(unit, self.text.pure(f"zext {narrow} {bits} to {wide}", a.depth))
+        return Value(half_value(whole).name, dtypes.f32, a.lanes, a.depth)
+
+    def _to_half(self, a: Value) -> Value:
+        unit = Unit(_MathEmitter(self.text, a.depth), dtypes.f32, a.lanes)
+        narrow, wide = (type_name(dtype, a.lanes) for dtype in (dtypes.u16, dtypes.u32))
+        bits = self.text.pure(f"trunc {wide} {half_bits(Real(unit, a.text)).name} to {narrow}", a.depth)
+        half = type_name(dtypes.f16, a.lanes)
+        return Value(self.text.pure(f"bitcast {narrow} {bits} to {half}", a.depth), dtypes.f16, a.lanes, a.depth)
 
     def _from_bfloat(self, a: Value) -> Value:
         bits = self._convert("zext", a, dtypes.u32)

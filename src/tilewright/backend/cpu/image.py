@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tilewright.backend.api import PLAIN, Emission, Needs
 from tilewright.backend.cpu.accesses import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.checks import Site
+from tilewright.backend.cpu.halves import Halves, halves_of
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
 from tilewright.backend.cpu.regions import RegionText
@@ -95,7 +96,7 @@ def kernel_text(
     checks: Checks = Checks.ON,
     apart: bool = False,
     rounds_to_bfloat: bool = False,
-    computes_halves: bool = False,
+    halves: Halves = Halves.CONVERTED,
     fuses: bool = False,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
@@ -103,16 +104,10 @@ def kernel_text(
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
     several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``,
-    ``computes_halves``, ``fuses`` (multiply-adds): whether the processor does, by an instruction.
+    ``fuses`` (multiply-adds): whether the processor does, by an instruction; ``halves``: what it does with f16.
     """
     reports = checks is Checks.ON
-    module = Module(
-        checked=checked,
-        reports=reports,
-        rounds_to_bfloat=rounds_to_bfloat,
-        computes_halves=computes_halves,
-        fuses=fuses,
-    )
+    module = Module(checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, halves=halves, fuses=fuses)
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
     return KernelText(_assemble(module), info, tuple(module.sites), regions)
@@ -146,7 +141,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
                 checks=emission.checks,
                 apart=emission.apart,
                 rounds_to_bfloat=rounds_to_bfloat(target),
-                computes_halves=computes_halves(target),
+                halves=halves_of(target),
                 fuses=fuses(target),
             )
         except Unsupported as error:
@@ -207,18 +202,13 @@ def assembly(program: Program, target: Target) -> str:
 
 def listing(program: Program, target: Target) -> str:
     """The LLVM IR of one kernel, to read."""
-    rounds, halves = rounds_to_bfloat(target), computes_halves(target)
-    return kernel_text(program, rounds_to_bfloat=rounds, computes_halves=halves, fuses=fuses(target)).text
+    rounds, halves = rounds_to_bfloat(target), halves_of(target)
+    return kernel_text(program, rounds_to_bfloat=rounds, halves=halves, fuses=fuses(target)).text
 
 
 def rounds_to_bfloat(target: Target) -> bool:
     """Whether ``target`` has an instruction that rounds to bfloat16."""
     return target.has("avx512bf16")
-
-
-def computes_halves(target: Target) -> bool:
-    """Whether ``target`` has arithmetic of f16."""
-    return target.has("avx512fp16") or target.has("fullfp16")
 
 
 def fuses(target: Target) -> bool:

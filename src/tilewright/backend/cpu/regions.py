@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.backend.cpu.accesses import Environment
+from tilewright.backend.cpu.halves import Halves
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value
@@ -85,7 +86,7 @@ class Region:
     bounds: tuple[tuple[Var, int | None], ...]
     offsets: tuple[tuple[str, Expr], ...]
     rounds_to_bfloat: bool
-    computes_halves: bool
+    halves: Halves
     fuses: bool
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tilewright.backend.cpu.accesses import AccessEmitter, Environment
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks
+from tilewright.backend.cpu.halves import Halves
 from tilewright.backend.cpu.offsets import LinearForm, flat_form, linear_form
 from tilewright.backend.cpu.places import (
     Address,
@@ -45,14 +46,14 @@ class ScalarEmitter:
         accesses: BoundsChecks | None,
         *,
         rounds_to_bfloat: bool = False,
-        computes_halves: bool = False,
+        halves: Halves = Halves.CONVERTED,
         fuses: bool = False,
     ) -> None:
-        """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds; ``computes_halves``:
-        whether it has arithmetic of f16; ``fuses``: whether it rounds a product and a sum once."""
+        """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds; ``halves``: what
+        it does with f16; ``fuses``: whether it rounds a product and a sum once."""
         self.text = text
         self.env = environment
-        self.ops = ArithmeticEmitter(text, computes_halves=computes_halves)
+        self.ops = ArithmeticEmitter(text, halves=halves)
         self.accesses = AccessEmitter(text, environment, self.ops)
         self._indices = indices
         self._checks = accesses
@@ -137,7 +138,7 @@ class ScalarEmitter:
         return self.ops.binary(op, *self._operands(a, b))
 
     def _has_fma(self, dtype: DType) -> bool:
-        return dtype in (dtypes.f32, dtypes.f64) or (dtype == dtypes.f16 and self.ops.computes_halves)
+        return dtype in (dtypes.f32, dtypes.f64) or (dtype == dtypes.f16 and self.ops.halves is Halves.COMPUTED)
 
     def _contracted(self, product: Binary, addend: Expr) -> Value:
         return self.ops.fma(*self._operands(product.a, product.b, addend))

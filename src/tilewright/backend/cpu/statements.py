@@ -11,6 +11,7 @@ from math import prod
 
 from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks, Site
+from tilewright.backend.cpu.halves import Halves
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.regions import Captures, Region, RegionText
 from tilewright.backend.cpu.scalars import ScalarEmitter
@@ -72,10 +73,10 @@ class Module:
     """Whether out-of-range indices are reported."""
     rounds_to_bfloat: bool = False
     """Whether the processor has an instruction that rounds to bfloat16."""
-    computes_halves: bool = False
-    """Whether it has arithmetic of f16."""
+    halves: Halves = Halves.CONVERTED
+    """What it does with f16."""
     fuses: bool = False
-    """Whether it rounds a product and a sum once."""
+    """Whether the processor rounds a product and a sum once."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -128,7 +129,7 @@ class StatementEmitter:
             indices,
             accesses,
             rounds_to_bfloat=module.rounds_to_bfloat,
-            computes_halves=module.computes_halves,
+            halves=module.halves,
             fuses=module.fuses,
         )
         self._crossings = ByIdentity[Crossing | None]()
@@ -361,7 +362,7 @@ class StatementEmitter:
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
         known = tuple(state.bounds.items()), tuple(state.offsets.items())
-        has = module.rounds_to_bfloat, module.computes_halves, module.fuses
+        has = module.rounds_to_bfloat, module.halves, module.fuses
         region = Region(name, loop, captures, *known, *has)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
@@ -401,9 +402,7 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    module = Module(
-        rounds_to_bfloat=region.rounds_to_bfloat, computes_halves=region.computes_halves, fuses=region.fuses
-    )
+    module = Module(rounds_to_bfloat=region.rounds_to_bfloat, halves=region.halves, fuses=region.fuses)
     return replace(_outlined(region, module, refuse), is_alone=True)
 
 

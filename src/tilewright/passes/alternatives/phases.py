@@ -96,8 +96,10 @@ def _interleaving_cycles(node: Node, facts: Facts) -> float:
 
 
 def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
-    """Whether all filters read all channels, and parameters are known."""
+    """Whether all filters read all channels, parameters are known, and all phases begin at the same input."""
     if node.op != _PHASES or any(v is not None and v not in constants for v in node.inputs[1:]):
+        return False
+    if any(dim.dilation > 1 < dim.stride for dim in _dimensions(node)):
         return False
     return dict(node.attributes).get("group", 1) == 1
 
@@ -180,7 +182,7 @@ def _separate(node: Node, facts: Facts) -> list[_Phase]:
     are_alike = all(dim.are_even for dim in dims)
     if None in shapes or kernel is None or are_alike or prod(strides) > MOST_PHASES:
         return []
-    if any(dim.step != dim.stride or dim.dilation > 1 < dim.stride for dim in dims):
+    if any(dim.step != dim.stride for dim in dims):
         return []
     if any(extent < stride for extent, stride in zip(kernel, strides, strict=True)) or 0 in (shapes[1] or ()):
         return []

@@ -148,7 +148,7 @@ def _renamed(node: Node, values: Mapping[Value, Value]) -> Node:
 def _literal(array: Array) -> bytes | None:
     """The property of a constant on which rules may depend: its number, if all elements are equal."""
     few = array.flat[:_FEW]  # decides it for nearly all weights
-    if bool((few != few[:1]).any()) or not bool((array == few[:1]).all()):
+    if not array.size or bool((few != few[:1]).any()) or not bool((array == few[0]).all()):
         return None
     return few[:1].tobytes()
 

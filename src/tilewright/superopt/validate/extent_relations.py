@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute, Operator, Trait
+from tilewright.ops.movement import cut_indices
 from tilewright.ops.operator import map_expressions
 from tilewright.passes.rules.generic_points import Point
 from tilewright.passes.rules.normal_form import Normalizer
@@ -116,7 +117,7 @@ class Use:
         starts, ends = self.integers("starts"), self.integers("ends")
         axes = self.integers("axes", tuple(range(len(starts))))
         for axis, start, end, step in zip(axes, starts, ends, self.integers("steps", (1,) * len(starts)), strict=True):
-            yield axis, *slice(start, end, step).indices(self.source[axis])
+            yield axis, *cut_indices(self.source[axis], start, end, step)
 
     def over_symbols(self) -> dict[str, Attribute]:
         """The attributes, with symbols for numbers that may be extents."""

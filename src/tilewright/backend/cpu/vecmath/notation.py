@@ -264,9 +264,13 @@ class Int:
         """``self == other``."""
         return self._compare("eq", other)
 
+    def below(self, limit: int) -> "Mask":
+        """``self < limit``, of signed numbers."""
+        return self._compare("slt", limit)
+
     def at_most(self, limit: int) -> "Int":
         """The smaller one, of signed numbers."""
-        return select_int(self._compare("slt", limit), self, limit)
+        return select_int(self.below(limit), self, limit)
 
     def at_least(self, limit: int) -> "Int":
         """The larger one, of signed numbers."""

@@ -407,8 +407,9 @@ def check_types(
 ) -> None:
     """Check the element types of inputs against ONNX's definition: equal types where required, and known kinds.
 
-    The newest opset is used, as models have types that their opset lacks. Integers and floats of other sizes than those
-    listed are accepted, too. ``narrow_of``: the types of values that are codes. Raises ``InvalidModel``.
+    The definition of the newest opset counts as that of the model's does, as models have types that their opset lacks.
+    Integers and floats of other sizes than those listed are accepted, too. ``narrow_of``: the types of values that are
+    codes. Raises ``InvalidModel``.
     """
     newest = onnx.defs.get_schema(node.op_type, schema.domain)
     seen: dict[str, tuple[str, str]] = {}
@@ -419,7 +420,8 @@ def check_types(
         narrow = narrow_of(value)
         own, known = (str(value.dtype), type_name(value.dtype)) if narrow is None else (narrow.name, narrow.type_name)
         told = f"{place}: input `{readable(name)}` is {own}"
-        if _kind_of(known) not in map(_kind_of, formal.types):
+        taken = (*formal.types, *schema.inputs[min(position, len(schema.inputs) - 1)].types)
+        if _kind_of(known) not in map(_kind_of, taken):
             raise InvalidModel(
                 f"{told}, which {node.op_type} does not take as {formal.name}; convert it by a Cast node"
             )
