@@ -25,12 +25,12 @@ def host(panels_ahead: int) -> Target:
 
 def product(rows: int, depth: int, columns: int, target: Target) -> tuple[Program, float]:
     """The kernel of a product with constant weights, and its largest error against NumPy."""
-    x, w = value("x", rows, depth), value("w", depth, columns)
+    x, w = value("x", 1, rows, depth), value("w", depth, columns)
     random = np.random.default_rng(0)
     weights = random.standard_normal((depth, columns)).astype(np.float32)
     node = apply("MatMul", [x, w], "y")
     compiled = compile_graph(Graph("g", (x,), node.outputs, (node,), {w: weights}), Options(target, threads=2))
-    data = random.standard_normal((rows, depth)).astype(np.float32)
+    data = random.standard_normal((1, rows, depth)).astype(np.float32)
     (result,) = compiled.executable.run({"x": data})
     (kernel,) = compiled.kernels
     return kernel.program, float(np.abs(result - data.astype(np.float64) @ weights).max())

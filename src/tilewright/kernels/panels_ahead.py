@@ -12,7 +12,7 @@ from tilewright.loops.ir import Block, LoopKind
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, block_at, loops_of
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Const
+from tilewright.symbolic.expr import ONE, Const
 from tilewright.symbolic.traversal import free_vars
 
 PANEL_CACHE: Final = 2
@@ -23,17 +23,19 @@ LINE_BYTES: Final = 64
 
 def has_next_panel(block: Block, roles: Contraction) -> bool:
     """Whether tiles of rows read panels of ``block`` one after the other, each from one end to the other."""
-    reduced = [axis for axis in block.axes if axis.kind is IterKind.REDUCE]
-    others = [axis for place, axis in enumerate(block.axes) if place not in (roles.vector, roles.rows)]
+    own = (roles.vector, roles.rows)
+    others = [axis for place, axis in enumerate(block.axes) if place not in own and axis.extent != ONE]
+    is_one = len(others) == 1 and others[0].kind is IterKind.REDUCE
     is_known = roles.rows is not None and isinstance(block.axes[roles.rows].extent, Const)
-    return is_known and roles.panels is None and len(reduced) == 1 and others == reduced
+    return is_known and roles.panels is None and is_one
 
 
 def ask_for_panels(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile) -> None:
     """Let each tile of rows of ``anchor``, which is scheduled, ask for its part of the next panel, in equal steps."""
     block = block_at(s.program, anchor).stmt
     assert roles.rows is not None, "a block with a next panel has rows"
-    reduced = next(place for place, axis in enumerate(block.axes) if axis.kind is IterKind.REDUCE)
+    sums = (place for place, axis in enumerate(block.axes) if axis.kind is IterKind.REDUCE)
+    reduced = next(place for place in sums if block.axes[place].extent != ONE)
     panel = next(region.buffer for region in block.reads if region.buffer.name == roles.panel)
     rows, steps = (_number(block, place) for place in (roles.rows, reduced))
     width = tile.lanes * panel.dtype.itemsize
