@@ -59,6 +59,30 @@ def test_what_is_asked_for_comes_to_the_cache_that_is_named() -> None:
     assert kernel_text(s.program).text.count(", i32 0, i32 3, i32 1)") == 64 * 4 // 64
 
 
+def test_a_distance_that_grows_along_loops_asks_for_one_line() -> None:
+    """The steps are recorded; a loop that code no longer has, as it is unrolled, leaves nothing to ask for."""
+    s = scaled()
+    s.prefetch("A", 4096, 2, along=[("i", -192)])
+    text = kernel_text(s.program).text
+    assert text.count("call void @llvm.prefetch") == 1
+    assert ", -192" in text
+    assert s.program.prefetch_steps("A") == {"i": -192}
+    assert str(parse_program(str(s.program))) == str(s.program)
+    assert str(replay(Trace.from_json(s.trace.to_json()), scaled().program).program) == str(s.program)
+    a = np.arange(384, dtype=np.float32).reshape(6, 64)
+    np.testing.assert_array_equal(build_program(s.program, Target.host()).run({"A": a})[0], 2 * a)
+    s.split("i", (None, 2))
+    assert "call void @llvm.prefetch" not in kernel_text(s.program).text
+    s.prefetch("A", 4096)
+    assert s.program.prefetch_steps("A") == {}
+
+
+def test_steps_are_along_loops_that_there_are() -> None:
+    s = scaled()
+    with pytest.raises(ScheduleError, match="no loop `k`"):
+        s.prefetch("A", 64, along=[("k", 64)])
+
+
 @pytest.mark.parametrize(
     ("buffer", "distance", "cache", "reason"),
     [

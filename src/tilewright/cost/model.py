@@ -7,7 +7,7 @@ them; part of that time is hidden by arithmetic. All computations are on arrays 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
+from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.tile_descriptions import TileProduct
 from tilewright.kernels.tile_products import tile_unit
@@ -210,6 +211,7 @@ def panel_width(matrix: Matrix, target: Target) -> int:
     registers = Registers(target.vector_registers, target.lanes(matrix.sums.bits))
     size, row_bytes = matrix.size * itemsize, matrix.reduction * itemsize
     facts = TileFacts(columns, rows, 1, 1, 1, matrix.reduction, itemsize, streamed=size, row_bytes=row_bytes)
+    facts = replace(facts, next_panel=bool(target.machine.panels_ahead) and rows > 1)
     never = tuple(Knob(name, (0,)) for name in ("unroll", "pack"))
     every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, *CACHES))))
     population = every.where(fits(every, registers))
@@ -256,16 +258,21 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
     rows, cache = population.column("rows"), population.column("prefetch")
     vectors, vector_bytes = facts.reduction * columns, target.vector_bits // 8
     asking = np.where(cache > 0, machine.asking * vectors * -(-facts.rows // rows), 0.0)
-    if facts.streamed <= target.l2_bytes:
+    if facts.streamed <= (target.l1_bytes if facts.next_panel else target.l2_bytes):
         return asking
     first = np.minimum(rows, facts.rows)
     as_it_lies = population.column("lanes") >= facts.panel_width
-    coming = vectors * vector_bytes / np.where(as_it_lies, machine.stream_bytes, machine.apart_bytes)
+    bytes_per_cycle = machine.memory_bytes if facts.next_panel else machine.stream_bytes
+    coming = vectors * vector_bytes / np.where(as_it_lies, bytes_per_cycle, machine.apart_bytes)
     # Data prefetched, data prefetched before its use, and the rows read meanwhile.
     passing = machine.stream_ahead * (2 + first * facts.itemsize / (np.maximum(columns, 1) * vector_bytes))
     is_there = (cache == 2) | ((cache == 1) & (passing <= target.l1_bytes))
     is_seen = (is_there & as_it_lies) | (first * (machine.page_bytes // vector_bytes) <= machine.look_ahead)
     meanwhile = np.where(is_seen, _contraction(facts, first, columns, target), 0.0)
+    if facts.next_panel:  # it comes while all rows are multiplied
+        in_order = population.column("order") == Order.COLUMNS_ROWS.value
+        is_shared = (cache == PANEL_CACHE) & in_order & facts.shares_panels(population.column("lanes"), rows)
+        meanwhile = np.where(is_shared, facts.rows / first * _contraction(facts, first, columns, target), meanwhile)
     return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, machine.second_cache * vectors, 0.0)
 
 

@@ -11,10 +11,12 @@ from math import prod
 from operator import mul
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.padding import Sliding, slidings
+from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
 from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.kernels.tiling import Order, Plan, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.transposes import crossed_axis
@@ -172,6 +174,15 @@ class TileFacts:
     slidings: tuple[tuple[str, Sliding], ...] = ()
     """The axes along which terms read padding, if there are many such; each with the knob whose neighbours leave out a
     term together, if there is one."""
+    next_panel: bool = False
+    """Whether tiles of rows may ask for parts of the next panel."""
+
+    def shares_panels(self, lanes: NDArray[np.int64], rows: NDArray[np.int64]) -> BoolArray:
+        """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a
+        step suffices."""
+        tiles = -(-self.rows // rows)
+        is_whole = np.equal(lanes, self.panel_width or lanes)
+        return self.next_panel & (tiles > 1) & is_whole & (lanes * self.itemsize <= LINE_BYTES * tiles)
 
     @staticmethod
     def of(block: Block, roles: Roles, program: Program) -> "TileFacts":
@@ -306,10 +317,13 @@ class Tiles(Nest):
         block = block_at(s.program, anchor).stmt
         registers, ahead = Registers.of(block, target), target.machine.stream_ahead
         facts = TileFacts.of(block, roles, s.program)
+        if target.machine.panels_ahead and isinstance(roles, Contraction):
+            facts = replace(facts, next_panel=bool(facts.panel_width) and has_next_panel(block, roles))
         pack = (0, 1) if facts.is_row_major else (0,)
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, 1) if may_unroll else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
-        return Tiles(anchor.name, (*knobs, Knob("pack", pack), prefetch), roles, facts, registers, parallel, ahead)
+        knobs = (*knobs, Knob("pack", pack), prefetch)
+        return Tiles(anchor.name, knobs, roles, facts, registers, parallel, ahead)
 
     def without(self, name: str) -> "Tiles":
         """The same with the knob ``name`` at 1."""
@@ -353,8 +367,18 @@ class Tiles(Nest):
             pack_panel(s, self.anchor, self.roles.panel, plan.tile.lanes)
         self._skip_padding(s, plan.tile)
         schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
-        if prefetch and isinstance(self.roles, Contraction):
+        if not prefetch or not isinstance(self.roles, Contraction):
+            return
+        if prefetch == PANEL_CACHE and self._asks_for_panels(plan):
+            ask_for_panels(s, self.anchor, self.roles, plan.tile)
+        else:
             s.prefetch(self.roles.panel, self.stream_ahead, prefetch)
+
+    def _asks_for_panels(self, plan: Plan) -> bool:
+        """Whether each tile of rows asks for a part of the next panel, rather than for what comes soon."""
+        is_plain = not plan.blocks and not plan.steps and not plan.written_out and self.instruction is None
+        shares = self.facts.shares_panels(np.array(plan.tile.lanes), np.array(plan.tile.rows))
+        return is_plain and plan.outer[-1] == self.roles.rows and bool(shares)
 
     def _skip_padding(self, s: Schedule, tile: Tile) -> None:
         sizes = {"lanes": tile.lanes, "rows": tile.rows, "panels": tile.panels}

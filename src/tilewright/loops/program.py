@@ -56,6 +56,11 @@ class Program:
         """The level of the nearest cache that prefetches load into."""
         return int(dict(self.annotations).get(prefetch_cache_key(buffer), 1))
 
+    def prefetch_steps(self, buffer: str) -> dict[str, int]:
+        """By the name of a loop, the bytes by which each of its iterations lengthens the prefetch distance."""
+        start = prefetch_step_key(buffer, "")
+        return {key.removeprefix(start): int(step) for key, step in self.annotations if key.startswith(start)}
+
     def is_constant(self, buffer: str) -> bool:
         """Whether the caller knows the input ``buffer`` before all calls, so that a schedule may choose its layout."""
         return constant_key(buffer) in dict(self.annotations)
@@ -78,6 +83,11 @@ def prefetch_key(buffer: str) -> str:
 def prefetch_cache_key(buffer: str) -> str:
     """The annotation with the cache level of prefetches, if not the first."""
     return f"prefetch_cache.{buffer}"
+
+
+def prefetch_step_key(buffer: str, loop: str) -> str:
+    """The annotation with the bytes that an iteration of ``loop`` adds to the prefetch distance."""
+    return f"prefetch_step.{buffer}.{loop}"
 
 
 _CONSTANT = "constant."

@@ -21,7 +21,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     over = (normalize_axis(axis, x.ndim),)
     wide = accumulator(x.dtype)
     lowered = _lowered(x, over, wide)
-    raised = tensor(x.shape, lambda index: exp_up_to_one(lowered[index]))
+    raised = tensor(x.shape, lambda index: _weight(lowered[index]))
     total = reduce_over(raised, over, True, te.sum)
     share = tensor(total.shape, lambda index: binary(BinaryOp.DIV, const(1.0, wide), total[index]), name="share")
     return tensor(x.shape, lambda index: cast(raised[index] * element(share, index), x.dtype))
@@ -43,15 +43,22 @@ def exp_up_to_one(difference: Expr) -> Expr:
     return unary(UnaryOp.EXP, minimum(difference, const(0.0, difference.dtype)))
 
 
-def weight_up_to_one(difference: Expr) -> Expr:
-    """``exp_up_to_one`` of numbers of f32, but 0 where that would be a subnormal number: making such numbers, and
-    multiplying them, takes many times as long."""
-    least = const(_LEAST, f32)
-    return select(difference < least, const(0.0, f32), exp_up_to_one(maximum(difference, least)))
+def _weight(difference: Expr) -> Expr:
+    """A term of the sum of a softmax."""
+    return weight_up_to_one(difference, _LEAST_SHARE) if difference.dtype == f32 else exp_up_to_one(difference)
 
 
 _LEAST = -87.0
 """Powers of e that are no subnormal numbers of f32."""
+_LEAST_SHARE = -80.0
+"""Powers of e whose quotients by sums of up to a thousand are no subnormal numbers of f32."""
+
+
+def weight_up_to_one(difference: Expr, least: float = _LEAST) -> Expr:
+    """``exp_up_to_one`` of numbers of f32, but 0 below ``least``, where that would be a subnormal number: making such
+    numbers, and multiplying them, takes many times as long."""
+    end = const(least, f32)
+    return select(difference < end, const(0.0, f32), exp_up_to_one(maximum(difference, end)))
 
 
 def _lowered(x: Tensor, over: Sequence[int], wide: DType) -> Tensor:

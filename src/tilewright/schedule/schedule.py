@@ -236,13 +236,21 @@ class Schedule:
         self._apply(_call(Primitive.SET_SCOPE, buffer, scope), lambda: set_scope(self.program, buffer, scope))
 
     @_primitive
-    def prefetch(self, buffer: str, distance: int | Sampled, cache: int = 1) -> None:
+    def prefetch(
+        self,
+        buffer: str,
+        distance: int | Sampled,
+        cache: int = 1,
+        along: Sequence[tuple[LoopLike, int]] = (),
+    ) -> None:
         """Each vector load from the parameter ``buffer`` prefetches the data ``distance`` bytes ahead.
 
-        It is loaded into the cache of level ``cache``, 1 or 2, and those beyond.
+        It is loaded into the cache of level ``cache``, 1 or 2, and those beyond. ``along``: bytes that each iteration
+        of a loop adds to the distance; then a load prefetches one line.
         """
-        call = _call(Primitive.PREFETCH, buffer, distance, cache=None if cache == 1 else cache)
-        self._apply(call, lambda: prefetch(self.program, buffer, int(distance), cache))
+        steps = tuple((_loop(loop), step) for loop, step in along)
+        call = _call(Primitive.PREFETCH, buffer, distance, cache=None if cache == 1 else cache, along=steps or None)
+        self._apply(call, lambda: prefetch(self.program, buffer, int(distance), cache, dict(steps)))
 
     @_primitive
     def transform_layout(self, block: BlockLike, buffer: str, index_map: IndexMap | str) -> tuple[LoopRef, ...]:

@@ -108,6 +108,9 @@ class Machine:
     too late, and memory and arithmetic do not overlap. 0 if unknown: a useless prefetch costs less than a stall."""
     stream_ahead: int = 16384
     """Prefetch distance of a stream in bytes: at 20 bytes per cycle, more than the latency of memory."""
+    panels_ahead: int = 0
+    """1: tiles of rows ask for the next panel of weights together, each for a part of it (``kernels/panels_ahead.py``).
+    """
     asking: float = 0.1
     """Cycles to prefetch a vector."""
     second_cache: float = 0.5
@@ -177,7 +180,7 @@ class Machine:
 
 # Two multiply-adds of 512 bits a cycle need all that a core can load. Of a last cache of hundreds of megabytes, two
 # cores of a virtual machine keep 44: reads of more come at the rate of memory (python -m benchmarks.superopt costs).
-_RAPIDS = {"product_slack": 1.2, "memory_bytes": 3.7, "step_bytes": 3.0, "third_share": 44 << 20}
+_RAPIDS = {"product_slack": 1.2, "memory_bytes": 3.7, "step_bytes": 3.0, "third_share": 44 << 20, "panels_ahead": 1}
 # Known differences, by LLVM's name of the processor.
 _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {

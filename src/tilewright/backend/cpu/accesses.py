@@ -152,12 +152,23 @@ class AccessEmitter:
         return pointer.depth if constant and is_single else self.text.depth
 
     def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
-        """Prefetch the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, for any address."""
-        if distance := place.ahead:
-            self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
-            for offset in range(distance, distance + size, LINE):
-                line = self.text.pure(f"getelementptr i8, ptr {pointer.text}, i64 {offset}", pointer.depth)
-                self.text.hint(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 {4 - place.ahead_cache}, i32 1)")
+        """Prefetch the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, for any address; of a
+        distance that depends on loops, the first one."""
+        if not (distance := place.ahead) or not all(loop in self.env.scalars for loop, _ in place.ahead_steps):
+            return
+        self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        for loop, step in place.ahead_steps:
+            pointer = self._moved(pointer, self.ops.binary(BinaryOp.MUL, self.env.scalars[loop], integer(step)))
+            size = LINE
+        for offset in range(distance, distance + size, LINE):
+            line = self._moved(pointer, integer(offset))
+            self.text.hint(f"call void @llvm.prefetch.p0(ptr {line.text}, i32 0, i32 {4 - place.ahead_cache}, i32 1)")
+
+    def _moved(self, pointer: Value, offset: Value) -> Value:
+        """``pointer``, moved by ``offset`` bytes, perhaps beyond what it points to."""
+        depth = max(pointer.depth, offset.depth)
+        text = self.text.pure(f"getelementptr i8, ptr {pointer.text}, i64 {offset.text}", depth)
+        return Value(text, dtypes.index, 1, depth)
 
     def _permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
         """Lanes from a short range of memory: a contiguous load and a permutation.

@@ -174,8 +174,9 @@ def _entry(program: Program, constants: int, text: FunctionText, used: Collectio
         pointer = Value(text.emit(f"load ptr, ptr {at}"), dtypes.index)
         constant, ahead = buffer.name not in written, program.prefetched(buffer.name)
         cache = program.prefetch_cache(buffer.name)
+        steps = tuple((Var(loop), step) for loop, step in program.prefetch_steps(buffer.name).items())
         environment.places[buffer.name] = Place(
-            pointer, constant, buffer.dtype.itemsize, ahead=ahead, ahead_cache=cache
+            pointer, constant, buffer.dtype.itemsize, ahead=ahead, ahead_cache=cache, ahead_steps=steps
         )
     for position, dim in enumerate(program.dims):
         at = text.pure(f"getelementptr inbounds i64, ptr %dims, i64 {position}", 0)

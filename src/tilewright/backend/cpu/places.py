@@ -20,6 +20,8 @@ class Place:
     """Prefetch distance of loads in bytes; 0: no prefetch."""
     ahead_cache: int = 1
     """The nearest cache level that prefetches load into."""
+    ahead_steps: tuple[tuple[Var, int], ...] = ()
+    """Loops, each with the bytes that an iteration adds to the prefetch distance."""
 
 
 @dataclass(frozen=True, slots=True)
