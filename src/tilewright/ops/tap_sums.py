@@ -1,8 +1,8 @@
-"""Sums of a transposed convolution's products: each output position adds those of its taps.
+"""Sums of a convolution's products, transposed or not: each output position adds those of its taps.
 
 A product of filters and taps with the data has a row for each filter and tap: what each position of the data adds
-through that tap to the image. As in ``transposed_convolution``, outputs are grouped by phase: all of a phase add the
-same taps, and neighbours among them add neighbours of a row.
+through that tap. As in ``transposed_convolution``, outputs are grouped by phase: all of a phase add the same taps, and
+neighbours among them add neighbours of a row.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,18 @@ from tilewright.tensor.ir import Reduction, Tensor
 
 @operator("TapSums", FusionKind.REDUCTION)
 def tap_sums(
-    x: Tensor, *, kernel: Sequence[int], strides: Sequence[int], firsts: Sequence[int], places: Sequence[int]
+    x: Tensor,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    firsts: Sequence[int],
+    places: Sequence[int],
 ) -> Tensor:
     """``[N, CO * kernel, ...]`` to ``[N, phases * CO, *places]``, phases in row-major order.
 
-    Position ``i`` of the data adds, through tap ``k``, to place ``i + k // stride`` of phase ``k % stride``; the first
-    places of the result are ``firsts``.
+    Position ``i`` of the data adds, through tap ``k``, to place ``i + k // stride * dilation`` of phase ``k % stride``;
+    the first places of the result are ``firsts``.
     """
     if x.ndim - 2 != len(kernel) or simplified(x.shape[1] % prod(kernel)) != const(0):
         raise BadProgram(f"{x} must have the shape [N, CO * {prod(kernel)}, ...] with {len(kernel)} spatial dimensions")
@@ -40,7 +46,7 @@ def tap_sums(
         row, at, there = channel % filters, list[Expr](), list[Expr]()
         for dim, back in enumerate(backs):
             phase = channel // (filters * prod(strides[dim + 1 :])) % strides[dim]
-            tap, source = phase + back.var * strides[dim], place[dim] + firsts[dim] - back.var
+            tap, source = phase + back.var * strides[dim], place[dim] + firsts[dim] - back.var * dilations[dim]
             row = row * kernel[dim] + tap
             at.append(source)
             there += [tap < kernel[dim], source >= 0, source < x.shape[dim + 2]]
