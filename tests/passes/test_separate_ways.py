@@ -43,7 +43,7 @@ TAPS = [
     NodeCase("ConvTranspose", [f(1, 16, 9)], {"strides": [3], "pads": [1, 1], "output_padding": [1]}, [f(16, 3, 7)]),
     NodeCase("ConvTranspose", [f(1, 200, 8, 8)], {}, [f(200, 5, 3, 3), f(5)]),
     NodeCase("Conv", [f(2, 96, 12, 11)], {"pads": [2, 1, 0, 2], "dilations": [2, 1]}, [f(3, 96, 3, 3), f(3)]),
-    NodeCase("Conv", [f(1, 120, 30)], {"pads": [3, 3]}, [f(2, 120, 7)]),
+    NodeCase("Conv", [f(1, 120, 30)], {"pads": [3, 3]}, [f(2, 120, 7)], tolerance=1e-4),
 ]
 """Few filters."""
 DIRECT = [
@@ -92,7 +92,7 @@ def test_taps_of_few_filters_are_rows_of_one_product(case: NodeCase) -> None:
 
 def test_an_infinity_stays_where_it_belongs() -> None:
     """Missing taps are in no sum."""
-    case = TAPS[1]
+    case = TAPS[2]
     data = f(2, 33, 9, 9)
     data[0, 3, 4, 4] = np.inf
     check(NodeCase(case.op, [data], case.attributes, case.constants))
