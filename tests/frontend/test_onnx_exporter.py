@@ -349,6 +349,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "RangeCount": ([(1,), (1,), (1,)], {}),
         "Scaled": ([(4, 3), (3,)], {}),
         "SliceFrom": ([(4, 3), (1,)], {"counts": (2,), "axes": (0,), "steps": (1,)}),
+        "TapSums": ([(1, 9, 4)], dict.fromkeys(("kernel", "strides", "dilations", "firsts", "places"), (1,))),
         "TensorScatter": ([(2, 4, 3), (2, 1, 3)], {}),
         "UniqueGroups": ([(4,)], {"count": 2}),
         "UniqueRows": ([(4, 3)], {}),

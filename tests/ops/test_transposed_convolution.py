@@ -186,11 +186,11 @@ def compiled_graph(filters: int, kernel: int, math: str = "default", size: int =
     ("filters", "kernel", "operators"),
     [
         (3, 4, ["Conv", "PhasesToSpace"]),
-        (3, 3, [*["Conv"] * 4, "Concat", "PhasesToSpace", "Slice"]),
+        (3, 3, ["Conv", "Copy", "TapSums", "PhasesToSpace", "Slice"]),
         (32, 4, ["PhaseConv", "Copy"]),
     ],
 )
-def test_few_filters_are_interleaved_or_separate_if_phases_are_uneven(
+def test_few_filters_are_interleaved_or_rows_with_their_taps_if_phases_are_uneven(
     filters: int, kernel: int, operators: list[str]
 ) -> None:
     assert sorted(node.op.name for node in compiled_graph(filters, kernel).nodes) == sorted(operators)
@@ -224,7 +224,8 @@ def test_winograd_computes_phases_where_it_pays() -> None:
     assert names[-3:] == ["WinogradOutput", "PhasesToSpace", "Copy"]
     strict = compiled_graph(64, 4, math="strict", size=16, channels=128)
     assert [node.op.name for node in strict.nodes] == ["PhaseConv", "Copy"]
-    assert [node.op.name for node in compiled_graph(512, 4, size=4, channels=256).nodes] == ["PhaseConv", "Copy"]
+    small = compiled_graph(512, 4, size=4, channels=256)
+    assert [node.op.name for node in small.nodes] == ["Conv", "Copy", "TapSums", "PhasesToSpace"]
 
 
 def test_phases_by_winograd_are_the_transposed_convolution() -> None:

@@ -50,6 +50,17 @@ def test_reductions(axes: tuple[int, ...], operators: list[str], keepdims: bool)
     check(graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims)), rows)
 
 
+@pytest.mark.parametrize("axes", [(0,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_reductions_over_leading_axes(axes: tuple[int, ...], keepdims: bool) -> None:
+    """Of whole rows: what is left lies side by side."""
+    graph = graph_of(apply("ReduceMean", [X], "y", axes=axes, keepdims=keepdims))
+    check(graph, ROWS)
+    rows = flatten_reductions(LaidOut(graph, {})).graph.nodes[1].inputs[0]
+    assert rows is not None
+    assert len(rows.shape) == 2
+
+
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions_of_all_axes(keepdims: bool) -> None:
     check(graph_of(apply("ReduceMax", [X], "y", keepdims=keepdims)), ["Reshape", "ReduceMax", "Reshape"])

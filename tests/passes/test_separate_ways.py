@@ -1,4 +1,5 @@
-"""Pools axis by axis, convolutions group by group or phase by phase: where that saves work, with right results."""
+"""Pools axis by axis, convolutions group by group, phase by phase, or as products of taps: where that saves work, with
+right results."""
 
 import numpy as np
 import pytest
@@ -32,12 +33,20 @@ GROUPED = [
     NodeCase("ConvTranspose", [f(1, 36, 7, 7)], {"group": 2, "strides": [2, 2]}, [f(36, 9, 3, 3), f(18)]),
 ]
 PHASES = [
+    NodeCase("ConvTranspose", [f(1, 20, 12, 12)], {"strides": [2, 2]}, [f(20, 200, 3, 3), f(200)]),
+]
+TAPS = [
+    NodeCase("ConvTranspose", [f(1, 24, 8, 8)], {"strides": [2, 2], "pads": [2, 2, 2, 2]}, [f(24, 20, 3, 3)]),
     NodeCase("ConvTranspose", [f(1, 24, 8, 7)], {"strides": [2, 2], "pads": [2, 1, 2, 2]}, [f(24, 20, 5, 5), f(20)]),
     NodeCase("ConvTranspose", [f(2, 33, 9, 9)], {"strides": [2, 2]}, [f(33, 1, 3, 3)]),
+    NodeCase("ConvTranspose", [f(1, 48, 9, 9)], {"strides": [3, 1], "pads": [1, 0, 0, 1]}, [f(48, 2, 4, 3), f(2)]),
     NodeCase("ConvTranspose", [f(1, 16, 9)], {"strides": [3], "pads": [1, 1], "output_padding": [1]}, [f(16, 3, 7)]),
+    NodeCase("ConvTranspose", [f(1, 200, 8, 8)], {}, [f(200, 5, 3, 3), f(5)]),
+    NodeCase("Conv", [f(2, 96, 12, 11)], {"pads": [2, 1, 0, 2], "dilations": [2, 1]}, [f(3, 96, 3, 3), f(3)]),
+    NodeCase("Conv", [f(1, 120, 30)], {"pads": [3, 3]}, [f(2, 120, 7)], tolerance=1e-4),
 ]
+"""Few filters."""
 DIRECT = [
-    NodeCase("ConvTranspose", [f(1, 24, 8, 8)], {"strides": [2, 2], "pads": [2, 2, 2, 2]}, [f(24, 20, 3, 3)]),
     NodeCase("MaxPool", [f(1, 5, 14, 13)], {"kernel_shape": [3, 3]}),
     NodeCase("MaxPool", [f(1, 5, 40, 13)], {"kernel_shape": [36, 1]}),
     NodeCase("Conv", [f(1, 32, 9, 9)], {"group": 2}, [f(64, 16, 5, 5)]),
@@ -51,7 +60,7 @@ def ways(case: NodeCase) -> set[str]:
     return {how.removesuffix(", plain") for how, _ in choices.decisions.values()}
 
 
-@pytest.mark.parametrize("case", [*WINDOWS, *MULTIPLIED, *GROUPED, *PHASES], ids=str)
+@pytest.mark.parametrize("case", [*WINDOWS, *MULTIPLIED, *GROUPED, *PHASES, *TAPS], ids=str)
 def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
     check(case)
 
@@ -76,9 +85,14 @@ def test_uneven_phases_are_separate(case: NodeCase) -> None:
     assert "separate phases" in ways(case)
 
 
+@pytest.mark.parametrize("case", TAPS, ids=str)
+def test_taps_of_few_filters_are_rows_of_one_product(case: NodeCase) -> None:
+    assert "products of taps" in ways(case)
+
+
 def test_an_infinity_stays_where_it_belongs() -> None:
     """Missing taps are in no sum."""
-    case = PHASES[1]
+    case = TAPS[2]
     data = f(2, 33, 9, 9)
     data[0, 3, 4, 4] = np.inf
     check(NodeCase(case.op, [data], case.attributes, case.constants))
@@ -86,4 +100,4 @@ def test_an_infinity_stays_where_it_belongs() -> None:
 
 @pytest.mark.parametrize("case", DIRECT, ids=str)
 def test_others_are_direct(case: NodeCase) -> None:
-    assert ways(case).isdisjoint({"axis by axis", "group by group", "separate phases"})
+    assert ways(case).isdisjoint({"axis by axis", "group by group", "separate phases", "products of taps"})

@@ -1,11 +1,12 @@
-"""Replaces reductions over several trailing axes by ones over a single axis.
+"""Replaces reductions over several trailing axes, or several leading ones, by ones over a single axis.
 
 The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` are contiguous; as rows of ``[n, c, y * x]`` they
-are scheduled like a softmax. Reshapes cost nothing, as kernels read the same memory in another shape. It runs after all
-algebraic rewrites.
+are scheduled like a softmax. Reduced over ``n`` and ``c``, whole rows of ``[n * c, y * x]`` are: lanes are read side by
+side, not from row to row of an image. Reshapes cost nothing, as kernels read the same memory in another shape. It runs
+after all algebraic rewrites.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -45,6 +46,11 @@ class _Flattening:
         """``node``, or its equivalent over one axis."""
         (source, *parameters) = node.inputs or (None,)
         shape = None if source is None else static(source.shape)
+        if source is not None and shape is not None and not {source, node.outputs[0]} & self.laid_out.layouts.keys():
+            leading = _leading_axes(node, len(shape))
+            if leading and len(shape) > 2 and prod(shape) > 0:
+                yield from self._over_rows(node, source, (prod(shape[:leading]), prod(shape[leading:])), 0)
+                return
         first = None if source is None or shape is None else _first_axis(node, len(shape))
         fits = first is not None and shape is not None and _differs(node, len(shape) - first) and prod(shape) > 0
         if source is None or shape is None or first is None or not fits or source in self.laid_out.layouts:
@@ -55,11 +61,18 @@ class _Flattening:
         if None in others or result in self.laid_out.layouts:
             yield node
             return
+        yield from self._over_rows(node, source, (*shape[:first], prod(shape[first:])), first, others)
+
+    def _over_rows(
+        self, node: Node, source: Value, shape: tuple[int, ...], axis: int, parameters: Sequence[Value | None] = ()
+    ) -> Iterator[Node]:
+        """``node`` over ``axis`` of ``source`` in another ``shape``, between reshapes."""
+        result = node.outputs[0]
         in_rows, reduced = (self.names.fresh(f"{result.name}.{suffix}") for suffix in ("rows", "flat"))
-        flat = _reshaped(source, (*shape[:first], prod(shape[first:])), in_rows, node.source)
+        flat = _reshaped(source, shape, in_rows, node.source)
         attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
-        attributes |= {"axis": first} if parameters else {"axes": (first,), "keepdims": True}
-        made = make_node(node.op, [flat.outputs[0], *others], [reduced], attributes, node.source)
+        attributes |= {"axis": axis} if parameters else {"axes": (axis,), "keepdims": True}
+        made = make_node(node.op, [flat.outputs[0], *parameters], [reduced], attributes, node.source)
         extents = static(result.shape)
         assert extents is not None, "results of static inputs are static"
         yield from (flat, made, _reshaped(made.outputs[0], extents, result.name, node.source))
@@ -94,6 +107,17 @@ def _first_axis(node: Node, rank: int) -> int | None:
         return None
     reduced = normalize_axes([int(str(a)) for a in axes], rank)
     return reduced[0] if reduced == tuple(range(reduced[0], rank)) else None
+
+
+def _leading_axes(node: Node, rank: int) -> int:
+    """How many axes ``node`` reduces, if these are the leading ones, and others are left; else 0."""
+    axes = dict(node.attributes).get("axes")
+    if len(node.outputs) != 1 or len(node.inputs) != 1 or not node.op.has(Trait.FLAT_AXES):
+        return 0
+    if not isinstance(axes, tuple) or not axes:
+        return 0
+    reduced = normalize_axes([int(str(a)) for a in axes], rank)
+    return len(reduced) if len(reduced) < rank and reduced == tuple(range(len(reduced))) else 0
 
 
 def _reshaped(value: Value, shape: tuple[int, ...], name: str, source: str) -> Node:

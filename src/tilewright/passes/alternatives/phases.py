@@ -39,7 +39,7 @@ class InterleavedPhases:
         if found is None:
             return
         whole = int(str(node.outputs[0].shape[1])) % width_of(node.outputs[0], facts.blocks) == 0
-        more = _interleaving_cycles(node, facts)
+        more = interleaving_cycles(node, facts)
         for way in replace(facts, constants=found.parameters, may_be_blocked=set()).ways(found.convolution):
             yield replace(
                 way,
@@ -65,9 +65,10 @@ class SeparatePhases:
         known = {value: array for part in parts for value, array in part.parameters.items()}
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
         best = [min(alone.ways(part.convolution), key=lambda way: way.cycles) for part in parts]
-        result, target = node.outputs[0], facts.target
-        joined = target.machine.copy_cycles * points(result.shape) / register_of(result, target)
-        cycles = sum(way.cycles for way in best) + joined + _interleaving_cycles(node, facts)
+        result, machine = node.outputs[0], facts.target.machine
+        moved = points(result.shape) + sum(map(_copied, parts))
+        joined = machine.copy_cycles * moved / register_of(result, facts.target)
+        cycles = sum(way.cycles for way in best) + joined + interleaving_cycles(node, facts)
         errors = next((way.errors for way in best if not way.errors.has_own_terms), best[0].errors)
         yield Way(self.name, cycles, make=partial(_make_separate, parts, best), errors=errors)
 
@@ -90,7 +91,8 @@ def _make(found: _Interleaved, way: Way, node: Node, building: Building) -> None
     building.append(found.places, Reads.AS_THEY_ARE)
 
 
-def _interleaving_cycles(node: Node, facts: Facts) -> float:
+def interleaving_cycles(node: Node, facts: Facts) -> float:
+    """Cycles to bring the phases of the result of ``node`` to their places."""
     result, target = node.outputs[0], facts.target
     return target.machine.transform_cycles * points(result.shape) / register_of(result, target)
 
@@ -170,6 +172,13 @@ class _Phase:
 
     convolution: Node
     parameters: Mapping[Value, Array]
+
+
+def _copied(phase: _Phase) -> int:
+    """The elements of the data that a phase copies, with padding."""
+    data, pads = phase.convolution.inputs[0], dict(phase.convolution.attributes).get("pads")
+    assert data is not None and isinstance(pads, tuple), "a phase has data and pads"
+    return points(data.shape) if any(pads) else 0
 
 
 def _separate(node: Node, facts: Facts) -> list[_Phase]:

@@ -64,6 +64,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "RangeCount": STAGED,
     "Scaled": OF_CODES,
     "SliceFrom": STAGED,
+    "TapSums": _COMPILED,
     "TensorScatter": _NEWER,
     "UniqueGroups": STAGED,
     "UniqueRows": STAGED,
