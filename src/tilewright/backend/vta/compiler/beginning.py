@@ -37,9 +37,10 @@ def begun(steps: Sequence[Recorded], config: Config) -> list[Recorded]:
     before = [one for one in steps[:first] if one.module is Module.COMPUTE]
     both = [(plan, moved) for moved in ([], early) for plan in plans]
     best, moved = min(both, key=lambda pair: pair[0].cycles([*before, *pair[1]], early, config))
-    others = [one for at, one in enumerate(steps[:first]) if at not in loads and one.module is not Module.COMPUTE]
+    ahead = [at for at in range(first) if _is_free(steps, at)]
+    between = [one for at, one in enumerate(steps[:first]) if at not in loads and at not in ahead]
     after = [one for one in steps[first + 1 :] if not any(one is other for other in moved)]
-    return [*before, *moved, *best.loads, *others, *best.parts, *after]
+    return [*(steps[at] for at in ahead), *moved, *best.loads, *between, *best.parts, *after]
 
 
 def _early_resets(steps: Sequence[Recorded], first: int) -> list[Recorded]:
@@ -49,9 +50,14 @@ def _early_resets(steps: Sequence[Recorded], first: int) -> list[Recorded]:
         one = steps[at]
         if one.module is not Module.LOAD and not multiplies(one) and not resets(one):
             break
-        if resets(one) and not any(conflict(one, other) for other in steps[first:at]):
+        if _is_free(steps, at):
             found.append(one)
     return found
+
+
+def _is_free(steps: Sequence[Recorded], at: int) -> bool:
+    """Whether a step is a reset that may come first: then micro-ops are loaded before anything takes device memory."""
+    return resets(steps[at]) and not any(conflict(steps[at], other) for other in steps[:at])
 
 
 # Cuts -----------------------------------------------------------------------------------------------------------------
