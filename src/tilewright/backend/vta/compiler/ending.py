@@ -1,9 +1,10 @@
 """The end of a program: nothing hides what is stored last.
 
 So the last product and the operations of ALU after it are cut: what a first part stores, it stores while compute works
-on the rest, which is cut again. Each rest is the smallest one that takes compute as long as the store before it.
+on the next one. Each part takes compute as long as it takes to store the one before it, so they become smaller.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from tilewright.backend.vta.compiler.recording import Recorded
 from tilewright.backend.vta.config import Config, Module
 from tilewright.backend.vta.kernels import Loop
 from tilewright.backend.vta.program import Call
+
+_MOST_LEFT = 3
+"""Quarters of what is cut that are left, at most."""
 
 
 def ended(steps: Sequence[Recorded], config: Config) -> list[Recorded]:
@@ -115,9 +119,12 @@ def _furthest(own: Sequence[Loop]) -> int:
 
 
 def _rest(end: _End, count: int, config: Config) -> int:
-    """Of ``count`` parts, how many take compute as long as it takes to store the others."""
+    """How many of ``count`` parts are left: in the first part of these, cut alike, compute works as long as the store.
+
+    Parts are then shorter in the ratio of both.
+    """
     work, store = sum(cycles(one, config) for one in end.kernels), end.cycles_of_stores(config)
-    return max(1, -int(-count * store // (work + store)))
+    return max(1, min(math.ceil(count * store / work), count * _MOST_LEFT // 4))
 
 
 def _cut_store(one: Recorded, rest: Sequence[Recorded]) -> tuple[list[Recorded], list[Recorded]]:
