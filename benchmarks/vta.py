@@ -8,8 +8,8 @@ analytic choice (`backend/vta/schedules/`), checked for hazards, and run on rand
 NumPy's. `--trials N` prints instead what the tuner finds among N schedules of each layer, of the template, of
 sketches (`--space sketches`) or both.
 Nothing is timed: cycles are those of a model, whose constants are in `backend/vta/cycles.py`. `--rtl FILE` writes the
-configuration's hardware as Verilog instead. `--model FILE` takes the layers of a quantized model, beside the CPU
-(`vta_model.py`).
+configuration's hardware as Verilog instead. `--left` tells in which cycles nothing is multiplied, and why
+(`vta_left.py`). `--model FILE` takes the layers of a quantized model, beside the CPU (`vta_model.py`).
 """
 
 import argparse
@@ -35,6 +35,8 @@ from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
 from tilewright.base.search import Spaces
 from tilewright.tune.accelerator import tune_accelerator
+
+from . import vta_left
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--space", choices=spaces, default="templates", help="of --trials, default %(default)s")
     parser.add_argument("--rtl", type=Path, metavar="FILE", help="write Verilog to FILE, and run nothing")
     parser.add_argument("--model", type=Path, metavar="FILE", help="the layers of a quantized model, beside the CPU")
+    parser.add_argument("--left", action="store_true", help="where the cycles are in which nothing is multiplied")
     options = parser.parse_args(arguments)
     if options.rtl is not None:
         from tilewright.backend.vta.rtl import verilog
@@ -211,7 +214,12 @@ def main(arguments: list[str] | None = None) -> None:
         return
     names, config, timing = options.layers.split(","), PRESETS[options.config], Timing(bus_bytes=options.bus)
     space, trials = Spaces(options.space), options.trials
-    lines = table(names, config, timing) if trials is None else tuned(names, config, timing, trials, space)
+    if options.left:
+        lines = vta_left.table(((name, LAYERS[name].blocked(config)) for name in names), config, timing)
+    elif trials is None:
+        lines = table(names, config, timing)
+    else:
+        lines = tuned(names, config, timing, trials, space)
     for line in lines:
         print(line, flush=True)
 

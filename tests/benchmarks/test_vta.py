@@ -8,9 +8,14 @@ import onnx
 import pytest
 
 from benchmarks.vta import CALLS, LAYERS, Point, exact, main, rows
+from benchmarks.vta_left import WORK, Cause, causes
 from tests.offload.models import Writer
 from tilewright.backend.vta import OSDI, VTA, Timing
-from tilewright.backend.vta.convolution import Convolution
+from tilewright.backend.vta.convolution import Convolution, chosen_tiling, convolution_program
+from tilewright.backend.vta.cycles import simulate
+from tilewright.backend.vta.functional import count
+from tilewright.backend.vta.runtime import Runtime
+from tilewright.backend.vta.simulated import SimulatedDevice
 
 
 @pytest.mark.parametrize("names", [["C10"], pytest.param(list(LAYERS), marks=pytest.mark.slow)], ids=["one", "all"])
@@ -45,6 +50,25 @@ def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "vta: 51.2 GOPS at 100 MHz, 16 bytes in a cycle"
     assert [line.split()[0] for line in printed[3:]] == ["C10", "all", "median"]
+
+
+def test_all_cycles_of_compute_have_a_cause() -> None:
+    """Each in which it works, and all others: together those of the program; the micro-ops are those that ran."""
+    layer = Convolution(14, 14, 4, 8, 3, padding=1)
+    program = convolution_program(layer, chosen_tiling(layer, VTA, Timing()), VTA)
+    instructions = Runtime(SimulatedDevice(VTA)).linked(program)
+    cycles, counters = simulate(instructions, VTA, Timing()), count(instructions, VTA)
+    found = causes(instructions, cycles, Timing())
+    assert found.total() == cycles.total
+    assert [found[cause] for cause in WORK] == [layer.products, counters.reset, counters.alu]
+    assert found[Cause.LAST_STORE] < 200
+    assert cycles.total - sum(found[cause] for cause in WORK) < 1500
+
+
+def test_what_is_left_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--layers", "C10", "--left"])
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed[1:]] == ["C10", "median"]
 
 
 @pytest.mark.slow

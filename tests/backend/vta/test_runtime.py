@@ -14,7 +14,7 @@ from tilewright.backend.vta.driver import Driver, Report
 from tilewright.backend.vta.fields import InvalidInstruction
 from tilewright.backend.vta.instructions import AluOperation, Gemm, Load, Store, Uop
 from tilewright.backend.vta.kernels import AluKernel, GemmKernel, Loop, unrolled
-from tilewright.backend.vta.micro_op_cache import MicroOpCache
+from tilewright.backend.vta.micro_op_cache import MicroOpCache, without_parts
 from tilewright.backend.vta.program import Pass, Program, Recorder, tokens_of
 from tilewright.backend.vta.runtime import Runtime
 from tilewright.backend.vta.simulated import SimulatedDevice
@@ -48,6 +48,20 @@ def test_the_least_recently_used_micro_ops_give_way() -> None:
     assert cache.add([b]) == 0  # instead of c and a
     with pytest.raises(BadProgram, match="a kernel of 11 micro-ops does not fit the micro-op memory of 10"):
         cache.add([sequence(4, 6), sequence(5, 5)])
+
+
+def test_parts_of_micro_ops_on_the_chip_need_no_place() -> None:
+    cache, whole = MicroOpCache(10), sequence(0, 6)
+    assert cache.add([sequence(1, 2), whole]) == 0
+    assert [cache.place(whole[begin:stop]) for begin, stop in ((0, 3), (2, 6), (5, 6))] == [2, 4, 7]
+    assert cache.place((whole[1], whole[3])) is None
+    cache.add([sequence(2, 2)])
+    assert cache.place(whole[4:]) == 6  # and so is the last one to give way
+    cache.add([sequence(3, 2)])
+    assert cache.place(whole[4:]) == 6
+    cache.add([sequence(4, 10)])
+    assert cache.place(whole[4:]) is None
+    assert without_parts([whole[1:3], whole, sequence(1, 2), whole, whole[5:]]) == [whole, sequence(1, 2)]
 
 
 def tokens(program: Program) -> list[list[str]]:

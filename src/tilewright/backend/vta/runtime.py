@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.backend.vta.config import Scratchpad
 from tilewright.backend.vta.driver import Driver, Report
 from tilewright.backend.vta.instructions import Instruction, Load, Store, Uop, encode_program, encode_uops
-from tilewright.backend.vta.micro_op_cache import MicroOpCache
+from tilewright.backend.vta.micro_op_cache import MicroOpCache, without_parts
 from tilewright.backend.vta.program import Call, Operand, Pass, Program, Step, Transfer
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadProgram
@@ -34,8 +34,9 @@ class Run:
 
 MOST_STORED = 4
 """How many times the micro-op memory is kept in device memory between runs: what loads it differs where it is full."""
-_MOST_AT_ONCE = 256
-"""Micro-ops that are loaded together. In a cycle pass two, and a LOAD waits for some tens."""
+_PART_AT_ONCE = 4
+"""Micro-ops of this part of their memory are loaded together at most. In a cycle passes one, but a LOAD waits for some
+tens, and for a transfer of another module."""
 
 
 @dataclass(slots=True)
@@ -128,23 +129,26 @@ class Runtime:
         uops = call.kernel.uops
         begin = self._cache.place(uops)
         if begin is None:
-            batch = self._batch(uops, steps, at)
-            begin = self._cache.add(batch)
-            together = tuple(chain.from_iterable(batch))
+            batch = without_parts(self._batch(uops, steps, at))
+            first, together = self._cache.add(batch), tuple(chain.from_iterable(batch))
             if together:
-                load = Load(memory=Scratchpad.UOP, sram=begin, columns=len(together))
+                load = Load(memory=Scratchpad.UOP, sram=first, columns=len(together))
                 yield self._addressed(load, self._address_of(together))
+            begin = self._cache.place(uops)
+            assert begin is not None, "it was just added"
         yield call.kernel.instruction(begin, call.tokens)
 
     def _batch(self, uops: tuple[Uop, ...], steps: Sequence[Step], at: int) -> list[tuple[Uop, ...]]:
         """What is loaded with the micro-ops of a kernel: those that are needed next, and are not on the chip."""
-        batch, count = [uops], len(uops)
-        most = min(_MOST_AT_ONCE, self._cache.depth // 4)
+        batch, count, seen = [uops], len(uops), {id(uops)}
         for step in islice(steps, at + 1, None):
             own = step.kernel.uops if isinstance(step, Call) else uops
+            if id(own) in seen:
+                continue
+            seen.add(id(own))
             if own in batch or self._cache.place(own) is not None:
                 continue
-            if (count := count + len(own)) > most:
+            if (count := count + len(own)) > self._cache.depth // _PART_AT_ONCE:
                 break
             batch.append(own)
         return batch

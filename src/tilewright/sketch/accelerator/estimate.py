@@ -15,9 +15,13 @@ from tilewright.backend.vta.cycles import Timing
 from tilewright.sketch.accelerator.computation import Part, Positions
 from tilewright.sketch.accelerator.decision import Decision
 
-_BEGINNINGS, _ENDINGS = 4, 4
-"""What is loaded before the first product is one of so many parts (``vta.compiler.easing``); so is what is stored
-last."""
+_BEGINNINGS, _ENDINGS = 4, 8
+"""What is loaded before the first product is one of so many parts (``vta.compiler.beginning``); so is what is stored
+last (``vta.compiler.ending``)."""
+
+
+_CUT = 3
+"""Kernels of as many micro-ops as that of a stage, at both ends: each micro-op is loaded in a cycle."""
 
 
 def estimate(decision: Decision, config: Config, timing: Timing) -> float:
@@ -48,8 +52,9 @@ class _Times:
         load, once = self._stage_loads, self._once
         first = sum(load.values()) + self._private + once
         begin = max(first / _BEGINNINGS, first - largest.products * (1 - 1 / _BEGINNINGS))
-        end = max(smallest.store / _ENDINGS, smallest.store - smallest.compute * (1 - 1 / _ENDINGS))
-        ragged = self._ragged()
+        begin = max(begin - decision.threads * prod(decision.sizes), 0.0)  # accumulators are reset meanwhile
+        end = max(smallest.store / _ENDINGS, smallest.store - sum(smallest.multiply.values()) - smallest.compute)
+        ragged = self._ragged() + self._micro_ops * (decision.threads + _CUT)
         if decision.threads == 1:
             staged = sum(self._stages[name] * time for name, time in load.items())
             alone = sum(one.count * (staged + self._private + one.products + one.compute + one.store) for one in kinds)
@@ -89,6 +94,15 @@ class _Times:
         compute = fetch + needed.passed + computation.passes * overhead
         store = prod(sizes) * self.config.tile_bytes(Scratchpad.OUT) / self.timing.bus_bytes
         return _Tiles(count, multiply, products, compute, store + self.decision.sizes[0] * self._start)
+
+    @cached_property
+    def _micro_ops(self) -> int:
+        """Of the products of a stage: two loops are those of an instruction."""
+        decision = self.decision
+        return sum(
+            prod(sorted((*decision.regions[product.buffer], *decision.depths[product.name]))[:-2])
+            for product in decision.computation.products
+        )
 
     def _ragged(self) -> int:
         """STOREs of single rows: tiles at the end of a row that are narrower are no rectangles on the chip."""

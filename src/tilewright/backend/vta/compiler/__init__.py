@@ -9,7 +9,11 @@ Out: ``program.Program``: transfers, micro-op kernels, and the tokens between th
     micro_loops    loops around a micro-op as those of an instruction, and micro-ops for the rest
     elementwise    expressions on acc as operations of ALU
     recording      steps with what they access; ordered: with tokens
-    easing         both ends of a program in smaller steps
+    cuts           a kernel, or a transfer, as several
+    durations      about how long a step takes
+    beginning      the first product in parts, with what it needs in the order in which it needs it
+    ending         the last product and the operations after it in parts, each stored while the rest is computed
+    easing         both ends of a program
     places         buffers of acc that share tiles, or that all virtual threads share
     translate      the walk over a program: places on the chip, virtual threads, an instruction or more for each nest
 

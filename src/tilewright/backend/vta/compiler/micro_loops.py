@@ -41,6 +41,7 @@ def micro_loops(loops: Sequence[Loop], first: Uop, source: Scratchpad, config: C
     while prod(loop.extent for loop in left) > config.depth(Scratchpad.UOP) // _KERNELS:
         outside.append(left.pop(0))
     outer, inner = [*own, ONCE, ONCE][:2]
+    left.sort(key=lambda loop: -loop.dst)  # micro-ops of a result follow each other: `cuts`
     for point in product(*(range(loop.extent) for loop in outside)):
         moved = list(zip(point, outside, strict=True))
         start = Uop(

@@ -26,8 +26,11 @@ from tilewright.symbolic.traversal import reads_in
 
 THREADS = (2, 1)
 """Numbers of virtual threads that are chosen from: more would only make tiles smaller."""
-_BEGINNINGS, _ENDINGS = 4, 4
-"""What is loaded before the first product is one of so many parts (``compiler.easing``); so is what is stored last."""
+_BEGINNINGS, _ENDINGS = 4, 8
+"""What is loaded before the first product is one of so many parts (``compiler.beginning``); so is what is stored last
+(``compiler.ending``)."""
+_CUT = 3
+"""Kernels of as many micro-ops as that of a stage, at both ends: each micro-op is loaded in a cycle."""
 _COPY = 3
 """Passes over a tile of accumulators to copy another one: its reset, and an addition of two operands."""
 
@@ -207,8 +210,10 @@ def estimate(shape: Shape, tiles: Tiles, config: Config, timing: Timing) -> floa
     passes = [_Passes.of(shape, kind, stages, fetch, store_start, config, timing) for kind in _kinds(shape, tiles)]
     largest, smallest = passes[0], passes[-1]
     begin = max(load / _BEGINNINGS, load - largest.multiply * (1 - 1 / _BEGINNINGS))
-    end = max(smallest.store / _ENDINGS, smallest.store - smallest.compute * (1 - 1 / _ENDINGS))
-    ragged = _ragged(shape, tiles, count) * start
+    begin = max(begin, tiles.threads * load - (tiles.threads - 1) * largest.multiply)
+    begin = max(begin - tiles.threads * largest.reset, 0.0)  # accumulators are reset meanwhile
+    end = max(smallest.store / _ENDINGS, smallest.store - smallest.multiply - smallest.compute)
+    ragged = _ragged(shape, tiles, count) * start + _micro_ops(shape, tiles) * (tiles.threads + _CUT)
     if tiles.threads == 1:
         alone = sum(one.count * (stages * (load + one.multiply) + one.compute + one.store) for one in passes)
         return alone + ragged - (load - begin) - (smallest.store - end)
@@ -236,9 +241,11 @@ def _kinds(shape: Shape, tiles: Tiles) -> list[_Kind]:
 
 @dataclass(frozen=True, slots=True)
 class _Passes:
-    """Cycles of the work on a tile: the products of one stage, everything else on accumulators, and the store."""
+    """Cycles of the work on a tile: its reset, the products of one stage, everything else on accumulators with the
+    reset, and the store."""
 
     count: int
+    reset: float
     multiply: float
     compute: float
     store: float
@@ -251,6 +258,7 @@ class _Passes:
         overhead = timing.gemm_depth + timing.issue
         return _Passes(
             kind.count,
+            kind.results + overhead,
             kind.results * shape.depth * shape.window / stages + overhead,
             shape.operations * (kind.results + overhead) + fetch,
             kind.results * config.tile_bytes(Scratchpad.OUT) / timing.bus_bytes + store_start,
@@ -267,6 +275,12 @@ def _fetches(access: Access, counts: Sequence[int]) -> int:
     """How often an operand of ALU is loaded: not again for tiles that differ only along later dimensions."""
     along = [axis for factors in access.dimensions for axis, _ in factors if counts[axis] > 1]
     return prod(counts[: max(along, default=-1) + 1])
+
+
+def _micro_ops(shape: Shape, tiles: Tiles) -> float:
+    """Of the products of a stage: two loops are those of an instruction."""
+    loops = sorted((*tiles.sizes, tiles.depth))
+    return prod(loops[:-2]) * shape.window
 
 
 def _ragged(shape: Shape, tiles: Tiles, count: int) -> int:
