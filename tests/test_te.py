@@ -8,7 +8,7 @@ import pytest
 from tests.schedule.movement import assert_same
 from tilewright import te
 from tilewright.backend.cpu.image import kernel_text
-from tilewright.base.errors import ScheduleError, UnsupportedDType
+from tilewright.base.errors import BadProgram, ScheduleError, UnsupportedDType
 from tilewright.loops.parser import parse_program
 from tilewright.loops.verify import verify
 from tilewright.schedule.replay import replay
@@ -275,3 +275,10 @@ def test_dtypes_by_name() -> None:
     for wrong in (lambda: te.placeholder((4,), "flaot32"), lambda: te.cast(1, "flaot32")):
         with pytest.raises(UnsupportedDType, match="did you mean float32"):
             wrong()
+
+
+@pytest.mark.parametrize("extreme", [te.argmax, te.argmin])
+def test_extremes_without_an_index_say_what_they_take(extreme: Callable[..., object]) -> None:
+    a, k = te.placeholder((8, 4), name="A"), te.reduce_axis((0, 4), "k")
+    with pytest.raises(BadProgram, match=r"give \(index, value\), as \(k, A\[i, k\]\) over the axis k$"):
+        te.compute((8,), lambda i: extreme(a[i, k], axis=k))

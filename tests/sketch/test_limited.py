@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.loops import workloads
 from tests.sketch import programs
 from tilewright import te
 from tilewright.base.errors import BadInput
@@ -32,7 +33,19 @@ def test_rules_are_all_there_is() -> None:
 def test_without_any_rule_nothing_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilewright.tune.kernel.Pool", None)  # starting processes would raise a TypeError
     output = programs.matmul(8, 8, 8)
-    with pytest.raises(BadInput, match="leaves nothing to choose in sketches"):
+    with pytest.raises(BadInput, match=r"leaves nothing to choose in sketches: .* leave standard_rules=False out"):
         tune_kernel(programs.naive(output), space="sketches", standard_rules=False, trials=1)
     with pytest.raises(BadInput, match="leaves nothing to choose in sketches"):
         te.autoschedule(output, space="sketches", standard_rules=False, trials=1)
+
+
+def test_what_is_not_searched_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilewright.tune.kernel.Pool", None)  # starting processes would raise a TypeError
+    with pytest.raises(BadInput, match=r"no sketches are made of recurrences .* give space='all'"):
+        te.autoschedule(workloads.cumsum(4, 8), space="sketches", trials=1)
+    size = te.var("n")
+    a = te.placeholder((size,), name="A")
+    doubled = te.compute((size,), lambda i: a[i] * 2.0, name="doubled")
+    with pytest.raises(BadInput, match=r"extents \(n\): .* give numbers in the shapes, or let te.autoschedule"):
+        te.autoschedule(doubled, trials=1)
+    assert te.autoschedule(doubled).trace

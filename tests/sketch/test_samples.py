@@ -10,7 +10,10 @@ import pytest
 
 from tests.sketch.computations import NAMES, outputs
 from tilewright import te
+from tilewright.base.arrays import random_array
 from tilewright.base.errors import ScheduleError
+from tilewright.loops.interpreter import interpret
+from tilewright.measure.difference import Reference
 from tilewright.schedule.schedule import Schedule
 from tilewright.sketch import sketch_spaces
 from tilewright.target.target import Target
@@ -41,10 +44,24 @@ def reason(error: ScheduleError) -> str:
     return f"{call.split('(')[0]}: {re.sub('`[^`]*`|[0-9]+', '_', why)}"
 
 
-def check(whole: TeSchedule, one: Schedule) -> None:
-    """It is built, and compared with the interpreter."""
-    compared = te.build(whole.scheduled(one), threads=2).check()
-    assert all(difference.worst < MOST_WRONG for difference in compared.values()), one.trace
+class Interpreted:
+    """Random inputs of a computation, and what the interpreter makes of them: once for all of its samples."""
+
+    def __init__(self, whole: TeSchedule) -> None:
+        self._whole = whole
+        random = np.random.default_rng(0)
+        self._feeds = {
+            buffer.name: random_array(buffer.dtype, tuple(int(str(extent)) for extent in buffer.shape), random)
+            for buffer in whole.naive.inputs
+        }
+        self._results = interpret(whole.naive, self._feeds)
+
+    def check(self, one: Schedule) -> None:
+        """``one`` is built, and computes the same."""
+        kernel = te.build(self._whole.scheduled(one), threads=2)
+        for spec, found in zip(kernel.outputs, kernel.run(None, self._feeds), strict=True):
+            difference = Reference.of(self._results[spec.name]).difference(found)
+            assert difference.worst < MOST_WRONG, one.trace
 
 
 def test_forty_computations() -> None:
@@ -59,7 +76,7 @@ def test_samples(name: str) -> None:
     found = [*samples(whole, 5, seed=0)]
     scheduled = [one for one in found if isinstance(one, Schedule)]
     assert len(scheduled) >= len(found) - 1, Counter(one for one in found if isinstance(one, str))
-    check(whole, scheduled[0])
+    Interpreted(whole).check(scheduled[0])
 
 
 @pytest.mark.slow
@@ -67,11 +84,11 @@ def test_samples(name: str) -> None:
 def test_many_samples(name: str) -> None:
     """20,000 over all computations."""
     whole = te.create_schedule(outputs(name))
-    refused: Counter[str] = Counter()
+    interpreted, refused = Interpreted(whole), Counter[str]()
     for one in samples(whole, MANY, seed=1):
         if isinstance(one, str):
             refused[one] += 1
         else:
-            check(whole, one)
+            interpreted.check(one)
     print(name, dict(refused))
     assert refused.total() <= MOST_REFUSED * MANY, refused

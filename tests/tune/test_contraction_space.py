@@ -176,6 +176,16 @@ def test_what_is_no_contraction_has_the_compilers_space() -> None:
     assert [knob.name for knob in space_of(doubled, HOST).knobs] == ["doubled.vectors"]
 
 
+def test_estimates_have_logarithms() -> None:
+    """Also of a program without elements, which takes no time."""
+    k = te.reduce_axis((0, 8), "k")
+    a, b = te.placeholder((0, 8), name="a"), te.placeholder((8, 16), name="b")
+    product = te.compute((0, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="product")
+    space = space_of(lower(product, "empty"), HOST)
+    estimates = space.estimates(space.sample(4, np.random.default_rng(0)))
+    assert estimates is not None and np.isfinite(np.log(estimates)).all()
+
+
 class OwnTiles(Tiles):
     """Tiles that are scheduled in another way."""
 

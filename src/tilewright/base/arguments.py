@@ -56,6 +56,19 @@ class Within:
 
 
 @dataclass(frozen=True, slots=True)
+class Called:
+    """Values of the type, which ``wanted`` describes better than the names of its parts."""
+
+    wanted: str
+
+    def holds(self, value: object) -> bool:
+        return True
+
+    def told(self, wanted: str) -> str:
+        return self.wanted
+
+
+@dataclass(frozen=True, slots=True)
 class NamesAFile:
     """Paths that the operating system could open."""
 

@@ -110,6 +110,8 @@ class Known(Protocol):
         ...
 
 
+LEAST_TIME = float(np.finfo(np.float64).tiny)
+"""In any unit."""
 TRIES = 16
 """Of finding random candidates that are sensible."""
 
@@ -198,8 +200,11 @@ class Space:
         return result
 
     def estimates(self, digits: Digits) -> Floats | None:
-        """Predicted times, (candidates,), in any unit; None without a prediction."""
-        return None if self.known is None else self.known.estimates(digits)
+        """Predicted times, (candidates,), in any unit; None without a prediction.
+
+        They are positive, as models take logarithms: a program without elements is predicted to take no time.
+        """
+        return None if self.known is None else np.maximum(self.known.estimates(digits), LEAST_TIME)
 
     def describe(self, digits: Digits) -> dict[str, Value]:
         """The decisions of one candidate by the knobs' names. Raises ``ScheduleError`` if it is not in the space."""

@@ -7,8 +7,9 @@ fulfils ``where``, it is the reducer's identity. Reducers are associative and co
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TypeAlias, overload
+from typing import Annotated, TypeAlias, overload
 
+from tilewright.base.arguments import Called
 from tilewright.base.dtypes import DType, boolean
 from tilewright.base.errors import BadProgram
 from tilewright.symbolic.domain import IterKind, IterVar
@@ -33,6 +34,8 @@ from tilewright.symbolic.traversal import walk
 from tilewright.tensor.ir import MARK, Reducer, Reduction
 
 Axes: TypeAlias = IterVar | Sequence[IterVar]
+Ranked: TypeAlias = Annotated[tuple[ExprLike, ExprLike], Called("(index, value), as (k, A[i, k]) over the axis k")]
+"""What an extreme is taken of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def any(*conditions: ExprLike, axis: Axes | None = None, where: ExprLike = True)
     return _decided(BinaryOp.OR, conditions, axis, where)
 
 
-def argmax(expr: tuple[ExprLike, ExprLike], axis: Axes, where: ExprLike = True) -> TupleReduction:
+def argmax(expr: Ranked, axis: Axes, where: ExprLike = True) -> TupleReduction:
     """``(index, value)`` of the largest value; of equal ones the lowest index, and NaN before all numbers.
 
     ``expr`` is ``(index, value)``, as in ``te.argmax((k, A[i, k]), axis=k)``. If the axis is empty: the largest index.
@@ -88,7 +91,7 @@ def argmax(expr: tuple[ExprLike, ExprLike], axis: Axes, where: ExprLike = True) 
     return _ARGMAX(expr, axis, where)
 
 
-def argmin(expr: tuple[ExprLike, ExprLike], axis: Axes, where: ExprLike = True) -> TupleReduction:
+def argmin(expr: Ranked, axis: Axes, where: ExprLike = True) -> TupleReduction:
     """``(index, value)`` of the smallest value; otherwise as ``argmax``."""
     return _ARGMIN(expr, axis, where)
 

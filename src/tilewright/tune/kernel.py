@@ -17,6 +17,7 @@ from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, MeasureError, ScheduleError
 from tilewright.base.events import Listener, Searched, ignore
 from tilewright.base.search import Model, Spaces
+from tilewright.cost.recurrence import is_recurrent
 from tilewright.loops.identity import identity
 from tilewright.loops.program import Program
 from tilewright.measure.pool import Pool
@@ -93,7 +94,11 @@ def tune_kernel(
     that can't be simulated; ``MeasureError`` if nothing is right.
     """
     if naive.dims:
-        raise BadInput(f"{naive.name} has run-time extents: what is measured has fixed ones")
+        sizes = ", ".join(dim.var.name for dim in naive.dims)
+        raise BadInput(
+            f"{naive.name} has run-time extents ({sizes}): what is measured has fixed ones; give numbers in the shapes,"
+            " or let te.autoschedule choose without trials= and minutes="
+        )
     if simulated and threads != 1:
         raise BadInput(f"cycles are simulated for one thread, not {threads}: leave threads out")
     for_target, kernel = target or Target.host(), named(naive)
@@ -107,7 +112,8 @@ def tune_kernel(
 
     candidates = space_for(kernel, for_target)
     if candidates is None:
-        raise BadInput(f"{naive.name} leaves nothing to choose in {what.value}")
+        remedy = _remedy(naive, what, standard_rules=standard_rules)
+        raise BadInput(f"{naive.name} leaves nothing to choose in {what.value}: {remedy}")
     setup = Setup(
         seed=seed,
         threads=threads,
@@ -149,6 +155,15 @@ def tune_kernel(
     schedule.program = replace(schedule.program, name=naive.name)
     tried = len(tuner.history.digits)
     return TunedKernel(schedule, best.microseconds, first.microseconds, tried, is_kept, tuner.looked_at)
+
+
+def _remedy(naive: Program, spaces: Spaces, *, standard_rules: bool) -> str:
+    """Why there is nothing to choose, and what to do."""
+    if spaces is Spaces.SKETCHES and is_recurrent(naive):
+        return "no sketches are made of recurrences (te.scan); give space='all'"
+    if spaces is Spaces.SKETCHES and not standard_rules:
+        return "the rules of sketch_rules= ask for nothing; leave standard_rules=False out, or give rules that ask"
+    return "it has one schedule, which te.autoschedule gives without trials= and minutes="
 
 
 def _us(seconds: float | None) -> float | None:
