@@ -77,8 +77,9 @@ def test_weights_are_read_from_memory_if_they_fill_the_cache() -> None:
     net = Net()
     graph = net.graph(net("MatMul", net.x("x", 1, 512), net.w("w", 512, 512)))
     size = 4 * 512 * 512
-    large, small = (replace(ALONE, l2_bytes=l2) for l2 in (2 * size, int(size / 0.95)))
-    assert _cost(graph, small) > 1.5 * _cost(graph, large)
+    large, less, small = (_cost(graph, replace(ALONE, l2_bytes=int(l2 * size))) for l2 in (2.0, 0.9, 0.5))
+    assert large < 0.8 * less < 0.8 * small
+    assert small > 1.5 * large
 
 
 def _function(op: str, side: int) -> Graph:

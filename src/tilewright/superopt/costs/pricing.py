@@ -50,11 +50,16 @@ class Rates:
     def of(size: int, target: Target) -> "Rates":
         """Those of a network with ``size`` bytes of weights."""
         part, machine = target.machine.cache_part, target.machine
-        if size <= part * target.l2_bytes:
-            return Rates(inf, machine.far_bytes)
-        if size <= part * min(target.l3_bytes, machine.third_share):
-            return Rates(machine.third_bytes, machine.far_bytes)
-        return Rates(machine.memory_bytes, machine.memory_bytes)
+        if size > part * min(target.l3_bytes, machine.third_share):
+            return Rates(machine.memory_bytes, machine.memory_bytes)
+        left = _left(size, part * target.l2_bytes)
+        return Rates(machine.third_bytes / left if left else inf, machine.far_bytes)
+
+
+def _left(size: int, capacity: float) -> float:
+    """The part of ``size`` bytes, read again and again, that has left a cache when it is read: what does not fit takes
+    the place of as much that would."""
+    return min(1.0, max(0.0, 2 * (1 - capacity / size))) if size else 0.0
 
 
 def price(naive: Program, target: Target, weights: Collection[str] = (), rates: Rates | None = None) -> float:
