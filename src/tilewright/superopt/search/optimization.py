@@ -112,19 +112,18 @@ class _Run:
         return memory is None or peak_memory(graph) <= max(memory, peak_memory(given))
 
     def starts(self, form: Graph) -> Iterator[State]:
-        """What a search begins with: ``form`` after the rules that always run, and, if time is left, as it is.
+        """What a search begins with: ``form``, and, if time is left, it after the rules that always run.
 
         What they make may cost more, node by node, than what it becomes by others (a normalization as a product and a
         sum).
         """
+        yield State(form, cost_by_nodes(form, self.costs))
         always = set(load_rules(ALGEBRA))
         done = list(sweeps(form, [rule for rule in self.search.rules if rule in always], fold=False))
-        if done:
+        if done and self.is_time_left():
             graph = done[-1][0]
             steps = (applied_by(one, 0.0, 0.0) for _, made in done for one in made)
             yield State(graph, cost_by_nodes(graph, self.costs), tuple(steps))
-        if not done or self.is_time_left():
-            yield State(form, cost_by_nodes(form, self.costs))
 
     def found(self, start: State, rules: Sequence[Rule]) -> State:
         """The best graph found with ``rules``, piece by piece."""
