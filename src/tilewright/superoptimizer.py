@@ -128,8 +128,14 @@ def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math:
         _check(math)
         found = search.optimize(prepared, costs)
         paying = (one for one in found if one.cost_after < CLEARLY * one.cost_before)
-        chosen = next((one for one in paying if _is_finite(normalize(one.after), prepared)), found[-1])
+        finite = (one for one in paying if _is_finite(normalize(one.after), prepared))
+        chosen = next((one for one in finite if _pays_again(one, costs)), found[-1])
     return chosen, validate(prepared, chosen.after, math=math)
+
+
+def _pays_again(one: Optimized, costs: CostProvider) -> bool:
+    """Whether it is clearly cheaper if costs are measured again: the best of several may be so by chance."""
+    return costs.of_graph(one.after) < CLEARLY * one.cost_before
 
 
 def _check(math: Math, changing: str = "superopt changes") -> None:

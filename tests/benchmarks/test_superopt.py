@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from scipy.stats import spearmanr
 
@@ -70,6 +71,18 @@ def test_gains_are_estimated(capsys: pytest.CaptureFixture[str]) -> None:
 def test_something_is_found_in_what_is_built(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     main(["networks", name, "--estimate"])
     assert gain(name, capsys.readouterr().out) > 1.1
+
+
+def test_what_was_found_is_not_searched_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["networks", "chain-of-products", "--estimate", "--models", str(tmp_path)]
+    told = list[str]()
+    for _ in range(2):
+        main(arguments)
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]  # the seconds of the search, too
+    assert gain("chain-of-products", told[1]) > 10
+    (path,) = tmp_path.iterdir()
+    assert [node.op_type for node in onnx.load_from_string(path.read_bytes()).graph.node].count("MatMul") == 1
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from tilewright.base.dtypes import boolean, f32, i64
 from tilewright.cost.work import Work, count
 from tilewright.graph import Value, make_node
 from tilewright.loops.lower import lower
+from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
 from tilewright.ops import find
 from tilewright.symbolic.expr import Expr, Extent, as_expr
@@ -48,6 +49,25 @@ def test_no_more_of_a_table_is_touched_than_is_read() -> None:
     found = count(made, {})
     assert found is not None
     assert found.bytes == 4 * 2 * 8 + 8 * 2 + 4 * 2 * 8
+    assert sorted(found.touched.values()) == [8 * 2, 4 * 2 * 8, 4 * 2 * 8]
+
+
+def test_a_loop_that_depends_on_another_runs_as_often_as_it_does() -> None:
+    """Rows of a triangle, and a last part that is smaller than the others."""
+    text = """
+program k(x: f32[64]) -> (y: f32[64]):
+  block y():
+    reads x
+    writes y
+    for i in range(5):
+      for j in range(min(22 - i * 5, 5)):
+        for k in range(i + 1):
+          y[i * 5 + j] = x[i * 5 + j] * f32(2.0)
+    """
+    runs = sum(min(22 - i * 5, 5) for i in range(5)), sum(min(22 - i * 5, 5) * (i + 1) for i in range(5))
+    found = count(parse_program(text), {})
+    assert found is not None
+    assert runs[0] == 22 and abs(found.others - runs[1]) <= 0.1 * runs[1]
 
 
 def test_a_product_that_is_added_to_a_product_is_no_multiply_add() -> None:

@@ -1649,12 +1649,19 @@ MUTANTS = (
     Mutant(
         "for other runtimes, a graph that is hardly cheaper is taken",
         "superoptimizer.py",
-        "if one.cost_after < CLEARLY * one.cost_before)\n        chosen",
-        "if one.cost_after < one.cost_before)\n        chosen",
+        "CLEARLY = 0.99",
+        "CLEARLY = 1.0",
         (
             "tests/test_superoptimizer.py::"
             "test_for_other_runtimes_a_graph_stays_unless_another_is_clearly_cheaper_as_a_whole",
         ),
+    ),
+    Mutant(
+        "what seemed cheap elsewhere is not measured again",
+        "superoptimizer.py",
+        "return costs.of_graph(one.after) < CLEARLY * one.cost_before",
+        "return True",
+        ("tests/test_superoptimizer.py::test_for_other_runtimes_what_seemed_cheap_is_measured_again",),
     ),
     Mutant(
         "a symbol that is multiplied is the whole product",

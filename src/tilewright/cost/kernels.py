@@ -48,9 +48,9 @@ def work_of(naive: Program) -> Work:
 def _most_work(naive: Program) -> Work:
     """The estimated work of a program with data-dependent loop extents: an operation per element of its arguments."""
     extents = Extents(naive.dims)
-    sizes = [prod(map(extents.of, buffer.shape)) for buffer in naive.params]
-    touched = sum(size * buffer.dtype.itemsize for size, buffer in zip(sizes, naive.params, strict=True))
-    return Work(0, sum(sizes), touched)
+    sizes = {buffer: prod(map(extents.of, buffer.shape)) for buffer in naive.params}
+    touched = {buffer.name: size * buffer.dtype.itemsize for buffer, size in sizes.items()}
+    return Work(0, sum(sizes.values()), sum(touched.values()), touched=touched)
 
 
 def pass_cycles(work: Work, target: Target) -> float:

@@ -4,27 +4,30 @@ The count is independent of the schedule: recomputed values are counted once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
 from tilewright.loops.ir import Alloc, Barrier, Block, Buffer, Call, If, Loop, Seq, Stmt, Store, Stores
 from tilewright.loops.program import Program
 from tilewright.symbolic.expr import Binary, Const, Expr, Extent, Read, Select, Unary, Var, const
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.traversal import free_vars, substitute
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """Multiply-adds, all other operations, and bytes of arguments that are read or written at least once.
 
-    ``functions``: those of the other operations that take many instructions (``exp``).
+    ``functions``: those of the other operations that take many instructions (``exp``). ``touched``: the bytes, by
+    argument.
     """
 
     multiply_adds: int
     others: int
     bytes: int
     functions: int = 0
+    touched: Mapping[str, int] = field(default_factory=dict[str, int], compare=False)
 
     @property
     def operations(self) -> int:
@@ -42,10 +45,14 @@ def count(program: Program, dims: Mapping[str, int]) -> Work | None:
     counter = _Counter({Extent(name): const(size) for name, size in dims.items()})
     try:
         counter.statement(program.body, 1)
-        touched = sum(counter.bytes_of(buffer) for buffer in program.params)
+        touched = {buffer.name: counter.bytes_of(buffer) for buffer in program.params}
     except _DependsOnDataError:
         return None
-    return Work(counter.multiply_adds, counter.others, touched, counter.functions)
+    return Work(counter.multiply_adds, counter.others, sum(touched.values()), counter.functions, touched)
+
+
+_MOST = 4096
+"""Iterations of loops around another one, for each of which its extent is looked at."""
 
 
 class _DependsOnDataError(Exception):
@@ -61,6 +68,8 @@ class _Counter:
         self.functions = 0
         self._dims = dims
         self._accesses: dict[str, int] = {}
+        self._loops: dict[Var, int] = {}
+        """The loops around, and how often each runs, on average."""
 
     def bytes_of(self, buffer: Buffer) -> int:
         """The accessed elements of ``buffer``."""
@@ -70,8 +79,11 @@ class _Counter:
     def statement(self, stmt: Stmt, times: int) -> None:
         """Count ``stmt``, which runs ``times`` times."""
         match stmt:
-            case Loop(extent=extent, body=body):
-                self.statement(body, times * max(0, self._extent(extent)))
+            case Loop(var=var, extent=extent, body=body):
+                runs, of_loops = self._runs(extent)
+                self._loops[var] = -(-runs // of_loops)
+                self.statement(body, times * runs // of_loops)
+                del self._loops[var]
             case Block(body=body) | Alloc(body=body):
                 self.statement(body, times)
             case Seq(statements):
@@ -107,6 +119,17 @@ class _Counter:
             self.functions += times * _is_function(expr)
         for part in parts:
             self._value(part, times)
+
+    def _runs(self, extent: Expr) -> tuple[int, int]:
+        """How often a loop runs in all iterations of the loops around that its extent depends on, and their number."""
+        known = substitute(extent, self._dims)
+        around = [var for var in free_vars(known) if var in self._loops]
+        count = prod(self._loops[var] for var in around)
+        if count > _MOST:
+            raise _DependsOnDataError
+        places = product(*(range(self._loops[var]) for var in around))
+        inner = ({var: const(at) for var, at in zip(around, place, strict=True)} for place in places)
+        return sum(max(0, self._extent(substitute(known, at))) for at in inner), max(1, count)
 
     def _extent(self, extent: Expr) -> int:
         known = substitute(extent, self._dims)

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.superopt.networks import Net
+from tilewright.base.dtypes import i64
 from tilewright.base.numerics import Math
 from tilewright.compilation import Options
 from tilewright.cost.kernels import kernel_cycles
-from tilewright.graph import Graph
+from tilewright.graph import Graph, Value, make_node
 from tilewright.loops.lower import lower
 from tilewright.ops import Attribute
 from tilewright.ops.operator import require
@@ -76,8 +77,9 @@ def test_weights_are_read_from_memory_if_they_fill_the_cache() -> None:
     net = Net()
     graph = net.graph(net("MatMul", net.x("x", 1, 512), net.w("w", 512, 512)))
     size = 4 * 512 * 512
-    large, small = (replace(ALONE, l2_bytes=l2) for l2 in (2 * size, int(size / 0.95)))
-    assert _cost(graph, small) > 1.5 * _cost(graph, large)
+    large, less, small = (_cost(graph, replace(ALONE, l2_bytes=int(l2 * size))) for l2 in (2.0, 0.9, 0.5))
+    assert large < 0.8 * less < 0.8 * small
+    assert small > 1.5 * large
 
 
 def _function(op: str, side: int) -> Graph:
@@ -167,3 +169,49 @@ def test_steps_read_weights_beyond_the_second_cache_at_a_rate_of_their_own() -> 
     slow, fast = (replace(ALONE, machine=replace(ALONE.machine, step_bytes=rate)) for rate in (2.0, 4.0))
     read = 16 * 4 * 4 * 512 * 512
     assert _cost(graph, slow) - _cost(graph, fast) == pytest.approx(read / 2.0 - read / 4.0)
+
+
+@pytest.mark.parametrize("columns", [64, 512])
+def test_a_normalization_of_rows_computes_in_lanes(columns: int) -> None:
+    """Two sums, a difference, a scale, a product and a shift of each element, and two sums of lanes for each row."""
+    rows, net, machine = 128, Net(), ALONE.machine
+    x, scale, shift = net.x("x", rows, columns), net.w("g", columns), net.w("b", columns)
+    cycles = _cost(net.graph(net("LayerNormalization", x, scale, shift, axis=-1)))
+    elements, passed = 6 * rows * columns / 16 * machine.plain_cycles, 8 * rows * columns / machine.near_bytes
+    assert elements < cycles < elements + passed + 50 * rows + machine.call_cycles
+
+
+def test_short_rows_cost_more_than_their_elements() -> None:
+    def cost(rows: int, columns: int) -> float:
+        net = Net()
+        return _cost(net.graph(net("Softmax", net.x("x", rows, columns), axis=-1)))
+
+    assert cost(1024, 32) > 1.1 * cost(64, 512)
+
+
+def test_a_product_that_is_added_costs_an_operation() -> None:
+    """A node of several operations on each element, as a normalization of channels by known statistics is."""
+    net, weights = Net(), ("g", "b", "m", "v")
+    x = net.x("x", 1, 64, 32, 32)
+    graph = net.graph(net("BatchNormalization", x, *(net.positive(name, 64) for name in weights)))
+    costs = KernelCosts.of(graph, ALONE, Math.DEFAULT, {})
+    assert costs.of_node(graph.nodes[0], weights) > 1.9 * 64 * 32 * 32 / 16 * ALONE.machine.plain_cycles
+
+
+def test_of_a_table_only_rows_that_are_read_come_from_memory() -> None:
+    net = Net()
+    table, ids = net.w("table", 4096, 512), Value("ids", i64, (const(16),))
+    node = make_node(require("Gather"), [table, ids], ["y"], {"axis": 0})
+    graph = Graph("g", (ids,), node.outputs, (node,), net.constants)
+    streaming = LEVELS.machine.cold_start + 16 * 4 * 512 / LEVELS.machine.third_bytes
+    assert _cost(graph, LEVELS) == pytest.approx(LEVELS.machine.call_cycles + streaming)
+
+
+def test_attention_in_one_kernel_costs_its_products() -> None:
+    """A body of loops, of which the last part is smaller than the others."""
+    heads, length, width = 4, 128, 32
+    q, k, v = (placeholder(tuple(map(const, (1, heads, length, width))), name=name) for name in "qkv")
+    made = require("BlockAttention").apply([q, k, v], {"are_rows": True})
+    program = lower(made, inputs=[q, k, v], trusted=True)
+    products = 2 * heads * length * length * width
+    assert price(program, ALONE) > products / ALONE.fma_per_cycle / 16

@@ -18,6 +18,7 @@ from tilewright.cost.recurrence import is_recurrent
 from tilewright.cost.work import Work
 from tilewright.kernels.contraction import Extents
 from tilewright.kernels.nests import Nest, Tiles
+from tilewright.kernels.reductions import reduces_rows
 from tilewright.kernels.schedules import is_reduction
 from tilewright.kernels.transforms import first_stages
 from tilewright.loops.ir import Block, Store
@@ -49,24 +50,30 @@ class Rates:
     def of(size: int, target: Target) -> "Rates":
         """Those of a network with ``size`` bytes of weights."""
         part, machine = target.machine.cache_part, target.machine
-        if size <= part * target.l2_bytes:
-            return Rates(inf, machine.far_bytes)
-        if size <= part * min(target.l3_bytes, machine.third_share):
-            return Rates(machine.third_bytes, machine.far_bytes)
-        return Rates(machine.memory_bytes, machine.memory_bytes)
+        if size > part * min(target.l3_bytes, machine.third_share):
+            return Rates(machine.memory_bytes, machine.memory_bytes)
+        left = _left(size, part * target.l2_bytes)
+        return Rates(machine.third_bytes / left if left else inf, machine.far_bytes)
+
+
+def _left(size: int, capacity: float) -> float:
+    """The part of ``size`` bytes, read again and again, that has left a cache when it is read: what does not fit takes
+    the place of as much that would."""
+    return min(1.0, max(0.0, 2 * (1 - capacity / size))) if size else 0.0
 
 
 def price(naive: Program, target: Target, weights: Collection[str] = (), rates: Rates | None = None) -> float:
     """Cycles of a run of the kernel ``naive``. ``weights``: its parameters that are constants of the model; ``rates``:
     those of the network, by default of one whose weights stay in the near caches."""
-    size, known = _bytes(naive, weights), rates or Rates.of(0, target)
+    work, known = work_of(naive), rates or Rates.of(0, target)
+    size = _read(work, weights)
     streaming = target.machine.cold_start + size / known.weights if size and known.weights < inf else 0.0
-    return target.machine.call_cycles + max(_busy(naive, target, weights, known), streaming)
+    return target.machine.call_cycles + max(_busy(naive, work, target, weights, known), streaming)
 
 
-def _busy(naive: Program, target: Target, weights: Collection[str], rates: Rates) -> float:
-    work, stages = work_of(naive), first_stages(Schedule(naive))
-    near, far = _traffic(_moved(naive, work, weights), target, rates)
+def _busy(naive: Program, work: Work, target: Target, weights: Collection[str], rates: Rates) -> float:
+    stages = first_stages(Schedule(naive))
+    near, far = _traffic(work.bytes - _read(work, weights), target, rates)
     moving = near + far
     if stages:
         return _shared(_transform_cycles(naive, stages, target) + moving, target)
@@ -77,8 +84,7 @@ def _busy(naive: Program, target: Target, weights: Collection[str], rates: Rates
     if nests:
         tiles = _tile_cycles(nests, target, rates)
         return tiles + (_function_cycles(work, target) + moving) / target.cores
-    in_turn = work.multiply_adds * target.machine.fma_latency  # each waits for the one before
-    computing = in_turn + arithmetic_cycles(work, target)
+    computing = arithmetic_cycles(work, target) + _row_cycles(naive, target) + _in_turn(naive, target)
     hidden = 0.0 if any(map(is_reduction, all_blocks(naive.body))) else min(far, _plain_cycles(work, target))
     return _shared(computing + moving - hidden, target)
 
@@ -104,22 +110,45 @@ def _reading(target: Target, rate: float) -> Target:
     return replace(target, machine=replace(target.machine, stream_bytes=rate, apart_bytes=apart))
 
 
+def _row_cycles(naive: Program, target: Target) -> float:
+    """Cycles to add up the lanes of each row that is reduced."""
+    extents = Extents(naive.dims)
+    reduced = [block.axes for block in all_blocks(naive.body) if is_reduction(block) and reduces_rows(block)]
+    rows = sum(extents.points(axis for axis in axes if axis.kind is IterKind.SPATIAL) for axes in reduced)
+    return target.machine.row_sum * rows
+
+
+def _in_turn(naive: Program, target: Target) -> float:
+    """Cycles of sums that are not in lanes, as both of their last axes have one element: each term waits for the sum
+    of those before."""
+    extents = Extents(naive.dims)
+    sums = (block for block in all_blocks(naive.body) if is_reduction(block) and _is_in_turn(block, extents))
+    return target.machine.fma_latency * sum(extents.points(block.axes) for block in sums)
+
+
+def _is_in_turn(block: Block, extents: Extents) -> bool:
+    kinds = (IterKind.SPATIAL, IterKind.REDUCE)
+    last = [next((axis for axis in reversed(block.axes) if axis.kind is kind), None) for kind in kinds]
+    return all(axis is None or extents(axis) == 1 for axis in last)
+
+
 def arithmetic_cycles(work: Work, target: Target) -> float:
-    """Cycles of the operations of ``work`` on one core that are no multiply-adds, with data in its first cache."""
+    """Cycles of the operations of ``work`` on one core, in lanes, with data in its first cache."""
     return _plain_cycles(work, target) + _function_cycles(work, target)
 
 
 def _plain_cycles(work: Work, target: Target) -> float:
-    return target.machine.plain_cycles * (work.others - work.functions) / target.lanes(_WORD)
+    plain = work.multiply_adds + work.others - work.functions
+    return target.machine.plain_cycles * plain / target.lanes(_WORD)
 
 
 def _function_cycles(work: Work, target: Target) -> float:
     return target.machine.function_cycles * work.functions / target.lanes(_WORD)
 
 
-def _moved(naive: Program, work: Work, weights: Collection[str]) -> int:
-    """Bytes of values that are read or written, and are no weights."""
-    return max(0, work.bytes - _bytes(naive, weights))
+def _read(work: Work, weights: Collection[str]) -> int:
+    """Bytes of ``weights`` that are read: of a table, some rows."""
+    return sum(size for name, size in work.touched.items() if name in weights)
 
 
 def _traffic(size: float, target: Target, rates: Rates) -> tuple[float, float]:
@@ -133,16 +162,11 @@ def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Coll
     """Cycles of steps that run in sequence: each reads all weights."""
     extents, machine = Extents(naive.dims), target.machine
     ordered = (axis for block in all_blocks(naive.body) for axis in block.axes if axis.kind is IterKind.ORDERED)
-    steps, size = max(map(extents, ordered)), _bytes(naive, weights)
+    steps, size = max(map(extents, ordered)), _read(work, weights)
     rate = machine.near_bytes if size <= target.l2_bytes else machine.step_bytes
     products = machine.product_slack * work.multiply_adds / target.fma_per_cycle / target.lanes(_WORD)
-    return max(products, steps * size / rate) / target.cores + arithmetic_cycles(work, target)
-
-
-def _bytes(naive: Program, names: Collection[str]) -> int:
-    extents = Extents(naive.dims)
-    sizes = (one.dtype.itemsize * prod(map(extents.of, one.shape)) for one in naive.params if one.name in names)
-    return sum(sizes)
+    beside = replace(work, multiply_adds=0)
+    return max(products, steps * size / rate) / target.cores + arithmetic_cycles(beside, target)
 
 
 def _transform_cycles(naive: Program, stages: frozenset[str], target: Target) -> float:

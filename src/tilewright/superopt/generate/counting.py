@@ -24,13 +24,13 @@ from tilewright.superopt.evaluate.evaluator import Bindings
 from tilewright.superopt.evaluate.instances import Instance
 from tilewright.tensor.build import placeholder
 
-_STARTED, _FUSED = 4096, 256
+STARTED, FUSED = 4096, 256
 """The constant work of an operator, in elements, which decides at small sizes; and that of a fused operator."""
 _MATMUL, _CONCAT, _IDENTITY = require("MatMul"), require("Concat"), require("Identity")
-_RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
+RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
 """Traits of operators that only reinterpret their operand, without any work."""
 _FUSING = (FusionKind.VIEW, FusionKind.INJECTIVE)
-_WINDOW = 9
+WINDOW = 9
 """Points of the window of a pool."""
 _PLAIN, _FUNCTION = 0.25, 8.0
 """The work of an element of what is fused into another operator: of a sum, and of a function such as an exponential."""
@@ -42,13 +42,13 @@ class Counted:
 
     def of_node(self, node: Node, weights: Collection[str]) -> float:
         """The work of one operator."""
-        if any(map(node.op.has, _RENAMING)):
+        if any(map(node.op.has, RENAMING)):
             return 0.0
         if node.op.kind in _FUSING:
             each = 1.0 if node.op is _CONCAT else arithmetic(node.op, len(node.inputs))
-            return _FUSED + _elements(node.outputs[0]) * each
+            return FUSED + _elements(node.outputs[0]) * each
         read = sum(map(_elements, node.inputs)) if node.op.kind is FusionKind.CONTRACTION else 0
-        return float(_STARTED + read + _elements(node.outputs[0]) * _per_element(node))
+        return float(STARTED + read + _elements(node.outputs[0]) * _per_element(node))
 
     def of_graph(self, graph: Graph) -> float:
         """The work of all operators."""
@@ -80,7 +80,7 @@ def _per_element(node: Node) -> int:
         first = node.inputs[0]
         return (static(first.shape) or (1,))[-1] if first is not None else 1
     if node.op.has(Trait.POOLS):
-        return _WINDOW
+        return WINDOW
     if node.op.kind is FusionKind.REDUCTION:
         return max(1, _elements(node.inputs[0]) // max(1, _elements(node.outputs[0])))
     return 1

@@ -21,7 +21,7 @@ from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.instances import Instance
-from tilewright.superopt.generate.counting import arithmetic
+from tilewright.superopt.generate.counting import FUSED, RENAMING, STARTED, WINDOW, arithmetic
 from tilewright.superopt.generate.rewriting import turned, variables_in
 from tilewright.superopt.generate.windows import data_windows, filters_in
 from tilewright.symbolic.expr import Var, const
@@ -34,17 +34,11 @@ _ENOUGH = 2
 """In how many trials of a regime a rule must pay."""
 LEADING = 16
 """The number of elements of leading dimensions."""
-_STARTED, _FUSED = 4096, 256
-"""The constant work of an operator, in elements; and that of a fused operator."""
 _LESS = 0.95
 """The maximum ratio of the target's work to the source's."""
 _MATMUL, _CONV = require("MatMul"), require("Conv")
-_WINDOW = 9
-"""Points of a window."""
 _ANCHORS = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
 """Kinds of operators that are not fused into others."""
-_RENAMING = (Trait.REGROUPS, Trait.ELEMENTWISE | Trait.MOVES)
-"""Traits of operators that only reinterpret their operand, without any work."""
 _SHARING = frozenset({"MatMul", "Conv", "Slice"})
 """Operators several of which read one value in networks."""
 _IMAGE = 4
@@ -250,12 +244,12 @@ class _Counter:
 
     def work(self, term: Apply) -> float:
         """The work of the operator at the root."""
-        if any(map(term.op.has, _RENAMING)):
+        if any(map(term.op.has, RENAMING)):
             return 0
         if term.op.kind in (FusionKind.VIEW, FusionKind.INJECTIVE):
             each = 1.0 if term.op.name == "Concat" else arithmetic(term.op, len(term.operands))
-            return _FUSED + self._elements(term) * each
-        return _STARTED + self._elements(term) * self._per_element(term)
+            return FUSED + self._elements(term) * each
+        return STARTED + self._elements(term) * self._per_element(term)
 
     def _elements(self, term: Term) -> int:
         shape = self.forms.shape(term)
@@ -268,7 +262,7 @@ class _Counter:
             return self.sizes.integer(self.forms.shape(term.operands[0]).extent(-1))
         if term.op.kind is FusionKind.REDUCTION and not term.op.has(Trait.POOLS):
             return max(1, self._elements(term.operands[0]) // max(1, self._elements(term)))
-        return _WINDOW if term.op.has(Trait.POOLS) else 1
+        return WINDOW if term.op.has(Trait.POOLS) else 1
 
 
 def with_weights(rule: Rule, names: frozenset[str]) -> Rule:
