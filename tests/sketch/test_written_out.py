@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.sketch import programs
-from tests.sketch.test_samples import FOUR_CORES, check
+from tests.sketch.test_samples import FOUR_CORES, Interpreted
 from tilewright import te
 from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
 from tilewright.base.errors import ScheduleError
@@ -31,7 +31,7 @@ def test_products_with_zero_and_one_vanish() -> None:
     whole = te.create_schedule(transform(64))
     one = first_schedule(whole, "constant_matrix(Y)")
     built = te.build(whole.scheduled(one), threads=1)
-    check(whole, one)
+    Interpreted(whole).check(one)
     assert not any(word in built.asm for word in ("mulss", "mulps", "fmadd", "fnmadd"))
     naive = te.build(whole, threads=1)
     assert any(word in naive.asm for word in ("mulss", "mulps", "fmadd"))
@@ -47,7 +47,7 @@ def test_instructions(dtypes: tuple[DType, DType, DType], instruction: str, taps
         pytest.skip(f"this processor has no {instruction}")
     whole = te.create_schedule(programs.dot_product(8, 32, 16, *dtypes, taps=taps))
     one = first_schedule(whole, "tensorize(C), cache_write(C), tile_and_fuse(C)")
-    check(whole, one)
+    Interpreted(whole).check(one)
     assert instruction in te.build(whole.scheduled(one), threads=1).asm
 
 
