@@ -985,6 +985,20 @@ MUTANTS = (
         ("tests/backend/shipping/test_programs.py",),
     ),
     Mutant(
+        "a call's workspace is where its workers' memory is",
+        "backend/shipping/run_text.py",
+        "%workspace = getelementptr i8, ptr %workers, i64 %taken",
+        "%workspace = getelementptr i8, ptr %workers, i64 0",
+        ("tests/backend/shipping/test_memory_of_calls.py",),
+    ),
+    Mutant(
+        "a header asks for no memory of workers",
+        "backend/shipping/header_text.py",
+        "{interface.worker_bytes} * (threads))",
+        "0 * (threads))",
+        ("tests/backend/shipping/test_memory_of_calls.py",),
+    ),
+    Mutant(
         "outputs of a call are those of its inputs",
         "backend/shipping/run_text.py",
         '_copied("outputs", len(interface.outputs), len(interface.inputs))',
