@@ -128,7 +128,7 @@ def test_rules_that_were_applied_are_explained() -> None:
     applied = [step.rule.name for step in found.optimized.steps]
     assert {row.rule: row.times for row in explanation.rules} == Counter(applied)
     assert [row.rule for row in explanation.rules] == list(dict.fromkeys(applied))
-    first = f"products-by-one-matrix ({applied.count('products-by-one-matrix')} times, proved)"
+    first = f"products-by-one-matrix ({applied.count('products-by-one-matrix')} times, proved, reassociates)"
     assert f"\nrules applied by superopt=fast: {first}" in printed(explanation)
 
 

@@ -3599,4 +3599,18 @@ MUTANTS = (
         "return right",
         ("tests/backend/vta/rtl/test_device.py",),
     ),
+    Mutant(
+        "rules: new intermediate values of data are not looked at",
+        "passes/rules/floats.py",
+        "return Floats.MAY_OVERFLOW",
+        "pass",
+        ("tests/passes/rules/test_floats.py",),
+    ),
+    Mutant(
+        "rules: what is added in another order is held for exact",
+        "passes/rules/floats.py",
+        "are_alike and not has_sums",
+        "are_alike",
+        ("tests/passes/rules/test_floats.py",),
+    ),
 )

@@ -273,11 +273,15 @@ def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
     if not optimized.steps:
         console.print(f"no graph was found that takes less time; {found.seconds:.1f} s")
         return
+    from tilewright.passes.rules import floats_of
+
     table = Table(title="Rules applied")
     table.add_column("rule")
     table.add_column("times", justify="right")
+    table.add_column("floats")
+    rules = {step.rule.name: step.rule for step in optimized.steps}
     for name, times in Counter(step.rule.name for step in optimized.steps).items():
-        table.add_row(name, str(times))
+        table.add_row(name, str(times), floats_of(rules[name]).value)
     console.print(table)
     saved = optimized.cost_after / optimized.cost_before
     lines = [f"estimated time: {saved:.3f} of before" if options.cost == Cost.COMPILER.value else ""]

@@ -25,6 +25,7 @@ from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
 from tilewright.passes.alternatives.api import AS_IT_IS
 from tilewright.passes.choose import Choices
+from tilewright.passes.rules import floats_of
 from tilewright.superopt.search.result import Applied
 from tilewright.symbolic.expr import Const, Expr, given_name
 from tilewright.target.machine import GUESSED_EXTENT
@@ -99,15 +100,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RuleFact:
-    """A rule that the search for a better graph applied, the number of applications, and its evidence."""
+    """A rule that the search for a better graph applied, the number of applications, its evidence, and what it does to
+    floats."""
 
     rule: str
     times: int
     evidence: str
     """``proved`` and so on (``passes.rules.Evidence``); empty without a proof in its file."""
+    floats: str
+    """``exact`` and so on (``passes.rules.Floats``)."""
 
     def __str__(self) -> str:
-        return f"{self.rule} ({self.times} times, {self.evidence or 'its file states no proof'})"
+        return f"{self.rule} ({self.times} times, {self.evidence or 'its file states no proof'}, {self.floats})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +229,8 @@ def _rules(applied: Sequence[Applied]) -> Iterator[RuleFact]:
     rules = {step.rule.name: step.rule for step in applied}
     for name, times in Counter(step.rule.name for step in applied).items():
         proof = rules[name].proof
-        yield RuleFact(name, times, "" if proof is None else proof.evidence.value)
+        evidence = "" if proof is None else proof.evidence.value
+        yield RuleFact(name, times, evidence, floats_of(rules[name]).value)
 
 
 def _memory(compiled: Compiled) -> Memory:

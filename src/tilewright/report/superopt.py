@@ -7,7 +7,7 @@ from html import escape
 
 from tilewright.base.names import readable
 from tilewright.graph import Graph, Node
-from tilewright.passes.rules import Rule, index_of, print_rule
+from tilewright.passes.rules import Rule, floats_of, index_of, print_rule
 from tilewright.report.changes import Change, changed, changes
 from tilewright.report.graphs import Role, picture
 from tilewright.report.page import Section, folded, pictures, table
@@ -71,7 +71,8 @@ def _rules(steps: Sequence[Applied]) -> str:
     if not rules:
         return '<p class="empty">No rule was applied.</p>'
     return "\n".join(
-        f"<h3>{escape(name)}</h3><p>applied {counts[name]} times; {escape(_proof(rule))}</p>"
+        f"<h3>{escape(name)}</h3>"
+        f"<p>applied {counts[name]} times; {escape(_proof(rule))}; floats: {floats_of(rule).value}</p>"
         f"<pre>{escape(print_rule(replace(rule, proof=None)))}</pre>"
         for name, rule in rules.items()
     )

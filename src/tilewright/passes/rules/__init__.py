@@ -16,6 +16,7 @@ canonical form of terms).
 
 from tilewright.passes.rules.apply import applied
 from tilewright.passes.rules.build import Match
+from tilewright.passes.rules.floats import Floats, floats_of
 from tilewright.passes.rules.index import Index, index_of
 from tilewright.passes.rules.library import ALGEBRA, GENERATED, SEARCH, load_rules
 from tilewright.passes.rules.match import matches
@@ -29,6 +30,7 @@ __all__ = [
     "SEARCH",
     "Apply",
     "Evidence",
+    "Floats",
     "Index",
     "Match",
     "Number",
@@ -37,6 +39,7 @@ __all__ = [
     "Term",
     "Variable",
     "applied",
+    "floats_of",
     "index_of",
     "load_rules",
     "matches",

@@ -1,0 +1,98 @@
+"""What a rule does to floats: of real numbers, its sides are equal, but floats are rounded in each step.
+
+Each *element* of a result is written as the expression that computes it, without where it lies: operators that only
+move elements vanish, and ``Relu(Concat(a, b))`` has the elements ``Relu(a)`` and ``Relu(b)``, as ``Concat(Relu(a),
+Relu(b))`` has. Of two operands that both have several kinds of elements, it is not known which ones meet: then the
+expression has the sets. So a rule may be held for one that changes more than it does.
+"""
+
+from collections.abc import Sequence
+from enum import Enum
+
+from tilewright.ops.operator import FusionKind, Trait, require
+from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
+
+
+class Floats(Enum):
+    """What a rule does to floats."""
+
+    EXACT = "exact"
+    """Moves elements: the same bits."""
+    REASSOCIATES = "reassociates"
+    """Rounds elsewhere, or adds in another order; all intermediate values of data are those of the graph as given."""
+    MAY_OVERFLOW = "may overflow"
+    """Has other intermediate values of data: they may overflow, or cancel each other, where those before do not."""
+
+
+def floats_of(rule: Rule) -> Floats:
+    """What ``rule`` does to floats. Weights that it composes are no data: they are finite, or it is not applied."""
+    given = {element for term in subterms(rule.sources) if _computes(term) for element in _elements(term, False)}
+    results = {part for target in rule.targets for part in _unmoved(target)}
+    made = [term for term in subterms(rule.targets) if _computes(term) and term not in results and not _is_known(term)]
+    if not all(_elements(term, True) <= given for term in made):
+        return Floats.MAY_OVERFLOW
+    sides = zip(rule.sources, rule.targets, strict=True)
+    are_alike = all(_elements(source, False) == _elements(target, False) for source, target in sides)
+    has_sums = any(_sums(term) for term in subterms((*rule.sources, *rule.targets)))
+    return Floats.EXACT if are_alike and not has_sums else Floats.REASSOCIATES
+
+
+_SLICE, _PAD = require("Slice"), require("Pad")
+_MAXIMA = (require("MaxPool"), require("ReduceMax"), require("ReduceMin"))
+_SUMMING = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
+
+
+def _moves(term: Term) -> bool:
+    return isinstance(term, Apply) and (term.op.has(Trait.MOVES) or term.op == _PAD)
+
+
+def _computes(term: Term) -> bool:
+    """Whether a term has elements that its operands do not have."""
+    return isinstance(term, Apply) and not _moves(term) and term.op not in _MAXIMA
+
+
+def _sums(term: Term) -> bool:
+    return isinstance(term, Apply) and term.op.kind in _SUMMING and term.op not in _MAXIMA
+
+
+def _is_known(term: Term) -> bool:
+    """Whether a term is computed from weights alone."""
+    return all(part.is_weight for part in subterms([term]) if isinstance(part, Variable))
+
+
+def _unmoved(term: Term) -> Sequence[Term]:
+    """What computes all elements of a result, and none besides."""
+    if isinstance(term, Apply) and _moves(term) and term.op != _SLICE:
+        return [part for operand in term.operands for part in _unmoved(operand)]
+    return [term]
+
+
+def _elements(term: Term, each: bool) -> frozenset[str]:
+    """The expressions of a term's elements. ``each``: those of sums over one operand of several kinds of elements are
+    told apart, as if all of an operand's elements in a sum were of one kind."""
+    match term:
+        case Variable(name=name):
+            return frozenset([name])
+        case Number(value):
+            return frozenset([repr(value)])
+        case Apply(op=op, operands=operands):
+            kinds = [_elements(operand, each) for operand in operands]
+            if _moves(term):
+                return frozenset[str]().union(*kinds, ["padding"] if op == _PAD else [])
+            return _computed(term, kinds, each)
+
+
+def _computed(term: Apply, kinds: Sequence[frozenset[str]], each: bool) -> frozenset[str]:
+    name = f"{term.op.name}{list(term.attributes) if term.op.has(Trait.ELEMENTWISE) else ''}"
+    several = [place for place, own in enumerate(kinds) if len(own) > 1]
+    if len(several) != 1 or not (each or term.op.has(Trait.ELEMENTWISE)):
+        return frozenset([_written(term, name, kinds)])
+    (place,) = several
+    own = sorted(kinds[place])
+    return frozenset(_written(term, name, [*kinds[:place], frozenset([one]), *kinds[place + 1 :]]) for one in own)
+
+
+def _written(term: Apply, name: str, kinds: Sequence[frozenset[str]]) -> str:
+    operands = [" or ".join(sorted(own)) for own in kinds]
+    ordered = sorted(operands) if term.op.has(Trait.COMMUTATIVE) else operands
+    return f"{name}({', '.join(ordered)})"
