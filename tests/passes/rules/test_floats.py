@@ -47,8 +47,19 @@ def of(text: str) -> Floats:
             "  from MatMul(Concat(x, y, axis=-1), Concat(v, w, axis=-2))\n  to Add(MatMul(x, v), MatMul(y, w))",
             Floats.MAY_OVERFLOW,
         ),
+        (
+            "  for x[m, k], w[k, n]\n  from MatMul(x, w)\n"
+            "  to Add(MatMul(Slice(x, starts=(0), ends=(1), axes=(-1), steps=(1)),"
+            " Slice(w, starts=(0), ends=(1), axes=(-2), steps=(1))),"
+            " MatMul(Slice(x, starts=(1), ends=(k), axes=(-1), steps=(1)),"
+            " Slice(w, starts=(1), ends=(k), axes=(-2), steps=(1))))",
+            Floats.MAY_OVERFLOW,
+        ),
     ],
-    ids=["moved", "turned", "turned, with a function", "joined", "weights", "data", "factor", "sums", "parts of sums"],
+    ids=[
+        *("moved", "turned", "turned, with a function", "joined", "weights", "data", "factor", "sums", "parts of sums"),
+        "sums of parts",
+    ],
 )
 def test_of_rules(text: str, expected: Floats) -> None:
     assert of(text) is expected

@@ -3,7 +3,8 @@
 Each *element* of a result is written as the expression that computes it, without where it lies: operators that only
 move elements vanish, and ``Relu(Concat(a, b))`` has the elements ``Relu(a)`` and ``Relu(b)``, as ``Concat(Relu(a),
 Relu(b))`` has. Of two operands that both have several kinds of elements, it is not known which ones meet: then the
-expression has the sets. So a rule may be held for one that changes more than it does.
+expression has the sets. So a rule may be held for one that changes more than it does. In a sum it matters which
+elements meet: there, a part of an operand, and a transposed one, are other operands than the whole.
 """
 
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ def floats_of(rule: Rule) -> Floats:
     return Floats.EXACT if are_alike and not has_sums else Floats.REASSOCIATES
 
 
-_SLICE, _PAD = require("Slice"), require("Pad")
+_SLICE, _PAD, _TRANSPOSE = require("Slice"), require("Pad"), require("Transpose")
 _MAXIMA = (require("MaxPool"), require("ReduceMax"), require("ReduceMin"))
 _SUMMING = (FusionKind.CONTRACTION, FusionKind.REDUCTION)
 
@@ -67,16 +68,18 @@ def _unmoved(term: Term) -> Sequence[Term]:
     return [term]
 
 
-def _elements(term: Term, each: bool) -> frozenset[str]:
+def _elements(term: Term, each: bool, in_sum: bool = False) -> frozenset[str]:
     """The expressions of a term's elements. ``each``: those of sums over one operand of several kinds of elements are
-    told apart, as if all of an operand's elements in a sum were of one kind."""
+    told apart, as if all of an operand's elements in a sum were of one kind. ``in_sum``: the term is in a sum."""
     match term:
         case Variable(name=name):
             return frozenset([name])
         case Number(value):
             return frozenset([repr(value)])
         case Apply(op=op, operands=operands):
-            kinds = [_elements(operand, each) for operand in operands]
+            kinds = [_elements(operand, each, in_sum or _sums(term)) for operand in operands]
+            if in_sum and op in (_SLICE, _TRANSPOSE):
+                return frozenset(f"{op.name} of {element}" for element in frozenset[str]().union(*kinds))
             if _moves(term):
                 return frozenset[str]().union(*kinds, ["padding"] if op == _PAD else [])
             return _computed(term, kinds, each)
