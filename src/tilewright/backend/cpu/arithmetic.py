@@ -6,6 +6,7 @@ No instruction here traps or gives poison for any operand, so all may be hoisted
 from math import inf
 
 from tilewright.backend.cpu.halves import Halves, half_bits, half_value
+from tilewright.backend.cpu.lanes import LaneEmitter, mangled_type
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integers, literal, type_name
 from tilewright.backend.cpu.vecmath import MathFunction, emit_math
@@ -63,105 +64,31 @@ class _MathEmitter:
         self._text.declare(text)
 
 
-class ArithmeticEmitter:
+class ArithmeticEmitter(LaneEmitter):
     """Emits operations into one function."""
 
     def __init__(self, text: FunctionText, *, halves: Halves = Halves.CONVERTED) -> None:
         """``halves``: what the processor does with f16."""
-        self.text = text
+        super().__init__(text)
         self.halves = halves
-
-    def _pure(self, text: str, dtype: DType, like: tuple[Value, ...]) -> Value:
-        depth = max(v.depth for v in like)
-        return Value(self.text.pure(text, depth), dtype, like[0].lanes, depth)
-
-    def _intrinsic(self, name: str, operands: tuple[Value, ...], dtype: DType, extra: str = "") -> Value:
-        first = operands[0]
-        result = type_name(dtype, first.lanes)
-        mangled = f"v{first.lanes}" if first.lanes > 1 else ""
-        suffix = f"{mangled}{_mangle(dtype)}"
-        types = ", ".join(v.type for v in operands) + (", i1" if extra else "")
-        self.text.declare(f"declare {result} @llvm.{name}.{suffix}({types})")
-        args = ", ".join(v.typed for v in operands) + (f", {extra}" if extra else "")
-        return self._pure(f"call {result} @llvm.{name}.{suffix}({args})", dtype, operands)
-
-    def broadcast(self, value: Value, lanes: int) -> Value:
-        """``value`` broadcast to all lanes."""
-        if value.lanes == lanes:
-            return value
-        if value.constants is not None:
-            return integers(value.constants * lanes, value.dtype)
-        if value.text[0] not in "%@":
-            return Value(f"splat ({value.typed})", value.dtype, lanes)
-        vector = type_name(value.dtype, lanes)
-        first = self.text.pure(f"insertelement {vector} poison, {value.typed}, i64 0", value.depth)
-        mask = f"<{lanes} x i32> zeroinitializer"
-        name = self.text.pure(f"shufflevector {vector} {first}, {vector} poison, {mask}", value.depth)
-        return Value(name, value.dtype, lanes, value.depth)
-
-    def spread(self, single: str, dtype: DType, lanes: int, depth: int) -> Value:
-        """The single element of a vector broadcast to all lanes."""
-        vector = type_name(dtype, 1)
-        mask = f"<{lanes} x i32> zeroinitializer"
-        text = f"shufflevector <1 x {vector}> {single}, <1 x {vector}> poison, {mask}"
-        return Value(self.text.pure(text, depth), dtype, lanes, depth)
-
-    def widen(self, *values: Value) -> tuple[Value, ...]:
-        """All values, broadcast to the same number of lanes."""
-        lanes = max(v.lanes for v in values)
-        return tuple(self.broadcast(v, lanes) for v in values)
-
-    def select(self, condition: Value, a: Value, b: Value) -> Value:
-        """``a`` in the lanes where ``condition`` holds, else ``b``."""
-        if condition.constants is not None and len(set(condition.constants)) == 1:
-            return self.broadcast(a if condition.constants[0] else b, max(condition.lanes, a.lanes, b.lanes))
-        if condition.lanes == 1:
-            a, b = self.widen(a, b)
-        else:
-            condition, a, b = self.widen(condition, a, b)
-        depth = max(condition.depth, a.depth, b.depth)
-        name = self.text.pure(f"select {condition.typed}, {a.typed}, {b.typed}", depth)
-        return Value(name, a.dtype, a.lanes, depth)
-
-    def any_lane(self, mask: Value) -> Value:
-        """Whether a mask has a true lane."""
-        if mask.constants is not None:
-            return literal(any(mask.constants), dtypes.boolean)
-        if mask.lanes == 1:
-            return mask
-        name = f"@llvm.vector.reduce.or.v{mask.lanes}i1"
-        self.text.declare(f"declare i1 {name}({mask.type})")
-        return Value(self.text.pure(f"call i1 {name}({mask.typed})", mask.depth), dtypes.boolean, 1, mask.depth)
-
-    def first_active(self, value: Value, mask: Value) -> Value:
-        """The value in the first true lane of ``mask`` (any lane, if there is none)."""
-        if value.lanes == 1:
-            return value
-        mask = self.broadcast(mask, value.lanes)
-        name = f"@llvm.experimental.cttz.elts.i64.v{mask.lanes}i1"
-        self.text.declare(f"declare i64 {name}({mask.type}, i1)")
-        # False: defined for a mask without true lanes. LLVM counts in a type that fits the number of lanes only then.
-        lane = self.text.pure(f"call i64 {name}({mask.typed}, i1 false)", mask.depth)
-        depth = max(mask.depth, value.depth)
-        return Value(self.text.pure(f"extractelement {value.typed}, i64 {lane}", depth), value.dtype, 1, depth)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """``a * b + c``, with one rounding if the machine has the instruction."""
         a, b, c = self.widen(a, b, c)
-        return self._intrinsic("fmuladd", (a, b, c), c.dtype)
+        return self.intrinsic("fmuladd", (a, b, c), c.dtype)
 
     def fused(self, a: Value, b: Value, c: Value) -> Value:
         """``a * b + c`` with one rounding, on machines that have the instruction."""
         a, b, c = self.widen(a, b, c)
-        return self._intrinsic("fma", (a, b, c), c.dtype)
+        return self.intrinsic("fma", (a, b, c), c.dtype)
 
     def bits(self, a: Value) -> Value:
         """The bits of f32 as i32."""
-        return self._pure(f"bitcast {a.typed} to {type_name(dtypes.i32, a.lanes)}", dtypes.i32, (a,))
+        return self.pure(f"bitcast {a.typed} to {type_name(dtypes.i32, a.lanes)}", dtypes.i32, (a,))
 
     def real(self, bits: Value) -> Value:
         """The number of f32 with these bits."""
-        return self._pure(f"bitcast {bits.typed} to {type_name(dtypes.f32, bits.lanes)}", dtypes.f32, (bits,))
+        return self.pure(f"bitcast {bits.typed} to {type_name(dtypes.f32, bits.lanes)}", dtypes.f32, (bits,))
 
     def binary(self, op: BinaryOp, a: Value, b: Value) -> Value:
         """``a op b``."""
@@ -181,7 +108,7 @@ class ArithmeticEmitter:
         if a.dtype.is_float:
             return self._float_binary(op, a, b)
         if op in _PLAIN_INTEGER:
-            return self._pure(f"{_PLAIN_INTEGER[op]} {a.typed}, {b.text}", a.dtype, (a, b))
+            return self.pure(f"{_PLAIN_INTEGER[op]} {a.typed}, {b.text}", a.dtype, (a, b))
         if op in (BinaryOp.SHL, BinaryOp.SHR):
             return self._shift(op, a, b)
         if op in (BinaryOp.FLOORDIV, BinaryOp.MOD, BinaryOp.TRUNCDIV, BinaryOp.TRUNCMOD):
@@ -208,9 +135,9 @@ class ArithmeticEmitter:
 
     def _float_binary(self, op: BinaryOp, a: Value, b: Value) -> Value:
         if op in _PLAIN_FLOAT:
-            return self._pure(f"{_PLAIN_FLOAT[op]} {a.typed}, {b.text}", a.dtype, (a, b))
+            return self.pure(f"{_PLAIN_FLOAT[op]} {a.typed}, {b.text}", a.dtype, (a, b))
         if op is BinaryOp.TRUNCMOD:
-            return self._pure(f"frem {a.typed}, {b.text}", a.dtype, (a, b))
+            return self.pure(f"frem {a.typed}, {b.text}", a.dtype, (a, b))
         if op is BinaryOp.MOD:
             return self._float_floor_mod(a, b)
         if op in _BINARY_MATH:
@@ -218,7 +145,7 @@ class ArithmeticEmitter:
         raise Unsupported(f"`{op.value}` on {a.dtype} has no native code yet")
 
     def _float_floor_mod(self, a: Value, b: Value) -> Value:
-        remainder = self._pure(f"frem {a.typed}, {b.text}", a.dtype, (a, b))
+        remainder = self.pure(f"frem {a.typed}, {b.text}", a.dtype, (a, b))
         zero = literal(0.0, a.dtype, a.lanes)
         differs = self.binary(
             BinaryOp.XOR, self._compare(BinaryOp.LT, remainder, zero), self._compare(BinaryOp.LT, b, zero)
@@ -229,9 +156,9 @@ class ArithmeticEmitter:
     def _compare(self, op: BinaryOp, a: Value, b: Value) -> Value:
         if a.dtype.is_float:
             predicate = "une" if op is BinaryOp.NE else f"o{_INTEGER_COMPARE[op]}"
-            return self._pure(f"fcmp {predicate} {a.typed}, {b.text}", dtypes.boolean, (a, b))
+            return self.pure(f"fcmp {predicate} {a.typed}, {b.text}", dtypes.boolean, (a, b))
         sign = "" if op in (BinaryOp.EQ, BinaryOp.NE) else "s" if a.dtype.is_signed else "u"
-        return self._pure(f"icmp {sign}{_INTEGER_COMPARE[op]} {a.typed}, {b.text}", dtypes.boolean, (a, b))
+        return self.pure(f"icmp {sign}{_INTEGER_COMPARE[op]} {a.typed}, {b.text}", dtypes.boolean, (a, b))
 
     def _extremum(self, op: BinaryOp, a: Value, b: Value) -> Value:
         if not a.dtype.is_float:
@@ -244,19 +171,19 @@ class ArithmeticEmitter:
         chosen = self.select(self._compare(BinaryOp.LT if op is BinaryOp.MIN else BinaryOp.GT, a, b), a, b)
         if a.text[0] not in "%@":
             return chosen
-        unordered = self._pure(f"fcmp uno {a.typed}, {a.text}", dtypes.boolean, (a,))
+        unordered = self.pure(f"fcmp uno {a.typed}, {a.text}", dtypes.boolean, (a,))
         return self.select(unordered, a, chosen)
 
     def _shift(self, op: BinaryOp, a: Value, b: Value) -> Value:
         bits = literal(a.dtype.bits, a.dtype, a.lanes)
-        fits = self._pure(f"icmp ult {b.typed}, {bits.text}", dtypes.boolean, (b,))
+        fits = self.pure(f"icmp ult {b.typed}, {bits.text}", dtypes.boolean, (b,))
         amount = self.select(fits, b, literal(0, a.dtype, a.lanes))
         name = "shl" if op is BinaryOp.SHL else "ashr" if a.dtype.is_signed else "lshr"
-        shifted = self._pure(f"{name} {a.typed}, {amount.text}", a.dtype, (a, amount))
+        shifted = self.pure(f"{name} {a.typed}, {amount.text}", a.dtype, (a, amount))
         beyond = literal(0, a.dtype, a.lanes)
         if name == "ashr":
             last = literal(a.dtype.bits - 1, a.dtype, a.lanes)
-            beyond = self._pure(f"ashr {a.typed}, {last.text}", a.dtype, (a,))
+            beyond = self.pure(f"ashr {a.typed}, {last.text}", a.dtype, (a,))
         return self.select(fits, shifted, beyond)
 
     def _divide(self, op: BinaryOp, a: Value, b: Value) -> Value:
@@ -270,17 +197,17 @@ class ArithmeticEmitter:
             text = f"ashr {a.type} {a.text}, {literal(shift, a.dtype, a.lanes).text}"
             if not wants_quotient:
                 text = f"and {a.type} {a.text}, {literal(mask, a.dtype, a.lanes).text}"
-            return self._pure(text, a.dtype, (a,))
+            return self.pure(text, a.dtype, (a,))
         return self._divide_signed(wants_quotient, floors, a, b, divisor)
 
     def _divide_unsigned(self, wants_quotient: bool, a: Value, b: Value, divisor: int | None) -> Value:
         zero = literal(0, a.dtype, a.lanes)
         name = "udiv" if wants_quotient else "urem"
         if divisor:
-            return self._pure(f"{name} {a.typed}, {b.text}", a.dtype, (a, b))
+            return self.pure(f"{name} {a.typed}, {b.text}", a.dtype, (a, b))
         by_zero = self._compare(BinaryOp.EQ, b, zero)
         safe = self.select(by_zero, literal(1, a.dtype, a.lanes), b)
-        return self.select(by_zero, zero, self._pure(f"{name} {a.typed}, {safe.text}", a.dtype, (a, safe)))
+        return self.select(by_zero, zero, self.pure(f"{name} {a.typed}, {safe.text}", a.dtype, (a, safe)))
 
     def _divide_signed(self, wants_quotient: bool, floors: bool, a: Value, b: Value, divisor: int | None) -> Value:
         zero, one = literal(0, a.dtype, a.lanes), literal(1, a.dtype, a.lanes)
@@ -289,10 +216,10 @@ class ArithmeticEmitter:
         else:
             # Division by zero, and of MIN by minus one, traps: divide by one there instead.
             plus_one = self.binary(BinaryOp.ADD, b, one)
-            trivial = self._pure(f"icmp ule {plus_one.typed}, {one.text}", dtypes.boolean, (plus_one,))
+            trivial = self.pure(f"icmp ule {plus_one.typed}, {one.text}", dtypes.boolean, (plus_one,))
             safe = self.select(trivial, one, b)
-        quotient = self._pure(f"sdiv {a.typed}, {safe.text}", a.dtype, (a, safe))
-        remainder = self._pure(f"srem {a.typed}, {safe.text}", a.dtype, (a, safe))
+        quotient = self.pure(f"sdiv {a.typed}, {safe.text}", a.dtype, (a, safe))
+        remainder = self.pure(f"srem {a.typed}, {safe.text}", a.dtype, (a, safe))
         if floors:
             signs = self.binary(BinaryOp.XOR, remainder, safe)
             adjust = self.binary(
@@ -318,13 +245,13 @@ class ArithmeticEmitter:
         if not a.dtype.is_float:
             return self._integer_unary(op, a)
         if op is UnaryOp.NEG:
-            return self._pure(f"fneg {a.typed}", a.dtype, (a,))
+            return self.pure(f"fneg {a.typed}", a.dtype, (a,))
         if op is UnaryOp.FLUSH:
             least = literal(_SMALLEST_NORMAL[a.dtype], a.dtype, a.lanes)
             is_small = self._compare(BinaryOp.LT, self.unary(UnaryOp.ABS, a), least)
             return self.select(is_small, self.binary(BinaryOp.MUL, a, literal(0.0, a.dtype, a.lanes)), a)
         if op in _FLOAT_INTRINSIC:
-            return self._intrinsic(_FLOAT_INTRINSIC[op], (a,), a.dtype)
+            return self.intrinsic(_FLOAT_INTRINSIC[op], (a,), a.dtype)
         return self._math(_MATH[op], (a,))
 
     def exp_up_to_one(self, a: Value) -> Value:
@@ -336,7 +263,7 @@ class ArithmeticEmitter:
     def _classify(self, op: UnaryOp, a: Value) -> Value:
         wide = self.cast(a, dtypes.f32) if a.dtype.bits == 16 else a
         if op is UnaryOp.ISNAN:
-            return self._pure(f"fcmp uno {wide.typed}, {wide.text}", dtypes.boolean, (wide,))
+            return self.pure(f"fcmp uno {wide.typed}, {wide.text}", dtypes.boolean, (wide,))
         infinity = literal(float("inf"), wide.dtype, wide.lanes)
         return self._compare(BinaryOp.EQ, self.unary(UnaryOp.ABS, wide), infinity)
 
@@ -348,7 +275,7 @@ class ArithmeticEmitter:
             if a.dtype.is_bool and a.constants is not None:
                 return integers(tuple(int(not known) for known in a.constants), a.dtype)
             ones = literal(True, a.dtype, a.lanes) if a.dtype.is_bool else literal(-1, a.dtype, a.lanes)
-            return self._pure(f"xor {a.typed}, {ones.text}", a.dtype, (a,))
+            return self.pure(f"xor {a.typed}, {ones.text}", a.dtype, (a,))
         if op is UnaryOp.ABS:
             if not a.dtype.is_signed:
                 return a
@@ -386,7 +313,7 @@ class ArithmeticEmitter:
                 return self._integer_to_integer(a, dtype)
 
     def _convert(self, instruction: str, a: Value, dtype: DType) -> Value:
-        return self._pure(f"{instruction} {a.typed} to {type_name(dtype, a.lanes)}", dtype, (a,))
+        return self.pure(f"{instruction} {a.typed} to {type_name(dtype, a.lanes)}", dtype, (a,))
 
     def _float_to_float(self, a: Value, dtype: DType) -> Value:
         if (a.dtype, dtype) == (dtypes.f64, dtypes.f16):
@@ -401,12 +328,12 @@ class ArithmeticEmitter:
         Rounding the result to 16 bits equals rounding ``a`` directly, for which machines have no instruction.
         """
         lost = (1 << 29) - 1
-        bits = self._pure(f"bitcast {a.typed} to {type_name(dtypes.i64, a.lanes)}", dtypes.i64, (a,))
+        bits = self.pure(f"bitcast {a.typed} to {type_name(dtypes.i64, a.lanes)}", dtypes.i64, (a,))
         low = self.binary(BinaryOp.AND, bits, literal(lost, dtypes.i64, a.lanes))
         sticky = self.cast(self._compare(BinaryOp.NE, low, literal(0, dtypes.i64, a.lanes)), dtypes.i64)
         high = self.binary(BinaryOp.AND, bits, literal(~lost, dtypes.i64, a.lanes))
         odd = self.binary(BinaryOp.OR, high, self.binary(BinaryOp.SHL, sticky, literal(29, dtypes.i64, a.lanes)))
-        return self._pure(f"bitcast {odd.typed} to {a.type}", dtypes.f64, (odd,))
+        return self.pure(f"bitcast {odd.typed} to {a.type}", dtypes.f64, (odd,))
 
     def _float_to_integer(self, a: Value, dtype: DType) -> Value:
         if dtype.bits <= 32 and a.dtype == dtypes.f32:
@@ -414,9 +341,9 @@ class ArithmeticEmitter:
         name = "fptosi.sat" if dtype.is_signed else "fptoui.sat"
         result, operand = type_name(dtype, a.lanes), a.type
         lanes = f"v{a.lanes}" if a.lanes > 1 else ""
-        symbol = f"@llvm.{name}.{lanes}{_mangle(dtype)}.{lanes}{_mangle(a.dtype)}"
+        symbol = f"@llvm.{name}.{lanes}{mangled_type(dtype)}.{lanes}{mangled_type(a.dtype)}"
         self.text.declare(f"declare {result} {symbol}({operand})")
-        return self._pure(f"call {result} {symbol}({a.typed})", dtype, (a,))
+        return self.pure(f"call {result} {symbol}({a.typed})", dtype, (a,))
 
     def _saturated(self, a: Value, dtype: DType) -> Value:
         """Integers of f32, saturated by comparing: LLVM computes vectors of ``fptosi.sat`` lane by lane.
@@ -425,16 +352,16 @@ class ArithmeticEmitter:
         """
         zero, low = (literal(limit, a.dtype, a.lanes) for limit in (0.0, float(dtype.min)))
         if dtype.is_signed:
-            ordered = self._pure(f"fcmp ord {a.typed}, {a.text}", dtypes.boolean, (a,))
+            ordered = self.pure(f"fcmp ord {a.typed}, {a.text}", dtypes.boolean, (a,))
             a = self.select(ordered, a, zero)
-        above = self._pure(f"fcmp ogt {a.typed}, {low.text}", dtypes.boolean, (a,))
+        above = self.pure(f"fcmp ogt {a.typed}, {low.text}", dtypes.boolean, (a,))
         a = self.select(above, a, low)
         if dtype.bits < 32:
             high = literal(float(dtype.max), a.dtype, a.lanes)
-            below = self._pure(f"fcmp olt {a.typed}, {high.text}", dtypes.boolean, (a,))
+            below = self.pure(f"fcmp olt {a.typed}, {high.text}", dtypes.boolean, (a,))
             return self._convert("trunc", self._convert("fptosi", self.select(below, a, high), dtypes.i32), dtype)
         end = literal(float(int(dtype.max) + 1), a.dtype, a.lanes)
-        fits = self._pure(f"fcmp olt {a.typed}, {end.text}", dtypes.boolean, (a,))
+        fits = self.pure(f"fcmp olt {a.typed}, {end.text}", dtypes.boolean, (a,))
         whole = self._convert("fptosi" if dtype.is_signed else "fptoui", self.select(fits, a, zero), dtype)
         return self.select(fits, whole, literal(dtype.max, dtype, a.lanes))
 
@@ -467,8 +394,8 @@ class ArithmeticEmitter:
 
     def _from_bfloat(self, a: Value) -> Value:
         bits = self._convert("zext", a, dtypes.u32)
-        high = self._pure(f"shl {bits.typed}, {literal(16, dtypes.u32, a.lanes).text}", dtypes.u32, (bits,))
-        return self._pure(f"bitcast {high.typed} to {type_name(dtypes.f32, a.lanes)}", dtypes.f32, (high,))
+        high = self.pure(f"shl {bits.typed}, {literal(16, dtypes.u32, a.lanes).text}", dtypes.u32, (bits,))
+        return self.pure(f"bitcast {high.typed} to {type_name(dtypes.f32, a.lanes)}", dtypes.f32, (high,))
 
     def rounded_to_bfloat(self, a: Value) -> Value:
         """``a`` (f32) flushed and rounded by one instruction."""
@@ -484,15 +411,15 @@ class ArithmeticEmitter:
     def _to_bfloat(self, a: Value) -> Value:
         """Round to nearest even on the bits; NaN keeps its sign and becomes quiet."""
         lanes = a.lanes
-        bits = self._pure(f"bitcast {a.typed} to {type_name(dtypes.u32, lanes)}", dtypes.u32, (a,))
+        bits = self.pure(f"bitcast {a.typed} to {type_name(dtypes.u32, lanes)}", dtypes.u32, (a,))
         sixteen = literal(16, dtypes.u32, lanes)
-        high = self._pure(f"lshr {bits.typed}, {sixteen.text}", dtypes.u32, (bits,))
+        high = self.pure(f"lshr {bits.typed}, {sixteen.text}", dtypes.u32, (bits,))
         odd = self.binary(BinaryOp.AND, high, literal(1, dtypes.u32, lanes))
         bias = self.binary(BinaryOp.ADD, odd, literal(0x7FFF, dtypes.u32, lanes))
         rounded = self.binary(BinaryOp.ADD, bits, bias)
-        result = self._pure(f"lshr {rounded.typed}, {sixteen.text}", dtypes.u32, (rounded,))
+        result = self.pure(f"lshr {rounded.typed}, {sixteen.text}", dtypes.u32, (rounded,))
         quiet = self.binary(BinaryOp.OR, high, literal(0x40, dtypes.u32, lanes))
-        unordered = self._pure(f"fcmp uno {a.typed}, {a.text}", dtypes.boolean, (a,))
+        unordered = self.pure(f"fcmp uno {a.typed}, {a.text}", dtypes.boolean, (a,))
         return self._convert("trunc", self.select(unordered, quiet, result), dtypes.bf16)
 
 
@@ -513,10 +440,6 @@ def _fold(op: BinaryOp, a: Value, b: Value) -> Value | None:
             if known.constants is not None and len(set(known.constants)) == 1 and known.lanes <= other.lanes:
                 return other if known.constants[0] else integers((0,) * other.lanes, dtypes.boolean)
     return None
-
-
-def _mangle(dtype: DType) -> str:
-    return f"f{dtype.bits}" if dtype.is_float else f"i{dtype.bits}"
 
 
 def _exponent_bits(b: Value) -> int:

@@ -251,6 +251,13 @@ Make: TypeAlias = Callable[[Node, Building], None]
 """Adds the nodes that compute a node, as ``Building.add`` does; the last one produces its results."""
 
 
+def entries_of(attribute: Attribute | None, count: int, default: int) -> tuple[int, ...]:
+    """The entries of an attribute that a node may leave out; -1 in place of what is known only at run time."""
+    if not isinstance(attribute, tuple) or not attribute:
+        return (default,) * count
+    return tuple(entry if isinstance(entry, int) else -1 for entry in attribute)
+
+
 def computed(graph: Graph, chosen: Mapping[Value, Way], names: Names) -> Computed:
     """``graph`` with its nodes computed by the ways ``chosen``, by their first results."""
     building = Building(dict(graph.constants), names)

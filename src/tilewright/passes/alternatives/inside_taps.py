@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
 from tilewright.symbolic.expr import const
 
 
@@ -111,10 +111,6 @@ def _dimensions(node: Node, data: Value) -> list[_Dimension]:
     if extents is None or weight is None or outputs is None or 0 in outputs:
         return []
     attributes = dict(node.attributes)
-    strides, dilations = (_numbers(attributes.get(name), len(extents), 1) for name in ("strides", "dilations"))
-    begins = _numbers(attributes.get("pads"), 2 * len(extents), 0)[: len(extents)]
+    strides, dilations = (entries_of(attributes.get(name), len(extents), 1) for name in ("strides", "dilations"))
+    begins = entries_of(attributes.get("pads"), 2 * len(extents), 0)[: len(extents)]
     return [_Dimension(*numbers) for numbers in zip(extents, outputs, weight, strides, dilations, begins, strict=True)]
-
-
-def _numbers(values: Attribute | None, count: int, default: int) -> list[int]:
-    return [int(str(value)) for value in values] if isinstance(values, tuple) and values else [default] * count

@@ -16,7 +16,7 @@ from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.place_convolution import lines
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
 from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
 
 _CONVOLUTION, _PLACES = require("Conv"), require("PlaceConv")
@@ -98,17 +98,10 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
         return None
     _, kernel, outputs = (shape[2:] for shape in shapes if shape is not None)
     names = ("strides", 1, 1), ("pads", 2, 0), ("dilations", 1, 1)
-    strides, pads, dilations = (_numbers(attributes.get(n), c * len(kernel), default) for n, c, default in names)
+    strides, pads, dilations = (entries_of(attributes.get(n), c * len(kernel), default) for n, c, default in names)
     found = _Problem(kernel, outputs, strides, pads, dilations)
     is_single = prod(kernel) == 1 and set(strides) == {1} and not any(pads)
     return found if not is_single and min(pads) >= 0 and 1 < found.rows <= MOST_ROWS else None
-
-
-def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, ...]:
-    """Those of an attribute; -1 in place of what is known only at run time."""
-    if not isinstance(values, tuple) or not values:
-        return (default,) * count
-    return tuple(value if isinstance(value, int) else -1 for value in values)
 
 
 def _make(problem: _Problem, width: int, lanes: int, node: Node, building: Building) -> None:

@@ -17,7 +17,7 @@ from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
 from tilewright.passes.alternatives.phases import interleaving_cycles
 from tilewright.passes.blocks import Reads, points, register_of
 from tilewright.symbolic.expr import const
@@ -119,8 +119,8 @@ def _taps(node: Node, weight: Array) -> _Taps | None:
     """Those of a convolution of stride 1, backwards: tap ``k`` adds to the output ``k * dilation`` before."""
     attributes, kernel = dict(node.attributes), weight.shape[2:]
     rank = len(kernel)
-    strides, dilations = (_numbers(attributes.get(name), rank, 1) for name in ("strides", "dilations"))
-    pads = _numbers(attributes.get("pads"), 2 * rank, 0)
+    strides, dilations = (entries_of(attributes.get(name), rank, 1) for name in ("strides", "dilations"))
+    pads = entries_of(attributes.get("pads"), 2 * rank, 0)
     if set(strides) != {1} or prod(kernel) == 1:
         return None
     rows = np.moveaxis(np.flip(weight, tuple(range(2, rank + 2))), 1, -1)
@@ -131,7 +131,7 @@ def _taps(node: Node, weight: Array) -> _Taps | None:
 def _taps_of_phases(node: Node, filters: Array, outputs: Sequence[int]) -> _Taps | None:
     """Those of a transposed convolution, from filters ``[CO, strides..., CI, taps...]`` whose taps are reversed."""
     attributes, rank = dict(node.attributes), len(outputs)
-    kernel, begins, dilations = (_numbers(attributes[name], rank, 0) for name in ("kernel", "begins", "dilations"))
+    kernel, begins, dilations = (entries_of(attributes[name], rank, 0) for name in ("kernel", "begins", "dilations"))
     if set(dilations) != {1}:
         return None
     strides = filters.shape[1 : rank + 1]
@@ -160,7 +160,3 @@ def _make(found: _Problem, way: Way, node: Node, building: Building) -> None:
 _PHASES, _CONVOLUTION = require("PhaseConv"), require("Conv")
 _SUMS, _INTERLEAVE = require("TapSums"), require("PhasesToSpace")
 _RESHAPE, _ADD = require("Reshape"), require("Add")
-
-
-def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, ...]:
-    return tuple(int(str(value)) for value in values) if isinstance(values, tuple) and values else (default,) * count

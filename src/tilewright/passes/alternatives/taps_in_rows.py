@@ -18,7 +18,7 @@ from tilewright.graph import Array, Node
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
 from tilewright.passes.blocks import can_be_blocked, points, width_of
 
 _CONVOLUTION, _ROWS, _PRODUCT = require("Conv"), require("PixelRows"), require("PixelRowConv")
@@ -83,18 +83,11 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     if not is_narrow or can_be_blocked(data, facts.target) or not can_be_blocked(result, facts.target):
         return None
     extents, outputs, rank = static(data.shape), static(result.shape), weight.ndim - 2
-    strides, dilations = (_numbers(attributes.get(name), rank, 1) for name in ("strides", "dilations"))
-    before = _numbers(attributes.get("pads"), 2 * rank, 0)[:rank]
+    strides, dilations = (entries_of(attributes.get(name), rank, 1) for name in ("strides", "dilations"))
+    before = entries_of(attributes.get("pads"), 2 * rank, 0)[:rank]
     if extents is None or outputs is None or 0 in outputs or min(before) < 0 or dilations[-1] != 1:
         return None
     return _Problem(weight.shape[2:], outputs[2:], strides, dilations, before, weight.shape[1])
-
-
-def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, ...]:
-    """Those of an attribute; -1 in place of what is known only at run time."""
-    if not isinstance(values, tuple) or not values:
-        return (default,) * count
-    return tuple(value if isinstance(value, int) else -1 for value in values)
 
 
 def _make(problem: _Problem, lanes: int, node: Node, building: Building) -> None:

@@ -13,7 +13,7 @@ from tilewright.graph import Node
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, FirstStep, Way
+from tilewright.passes.alternatives.api import Building, Facts, FirstStep, Way, entries_of
 from tilewright.passes.alternatives.places_in_rows import packed_in_pairs
 from tilewright.passes.blocks import Blocks, Reads, can_be_blocked, filled_blocks, points, register_of, width_of
 
@@ -70,20 +70,13 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
         return None
     rank, row = len(kernel), _PAIR * register_of(data, facts.target)
     names = ("strides", 1, 1), ("pads", 2, 0), ("dilations", 1, 1)
-    strides, pads, dilations = (_numbers(attributes.get(n), c * rank, default) for n, c, default in names)
+    strides, pads, dilations = (entries_of(attributes.get(n), c * rank, default) for n, c, default in names)
     if min((*strides, *dilations)) < 1 or min(pads) < 0 or extents[1] < row // _PAIR or extents[1] % row == 0:
         return None
     channels, before, after = -(-extents[1] // row) * row, pads[:rank], pads[rank:]
     around = zip(extents[2:], before, after, strict=True)
     copied = extents[0] * channels * prod(extent + b + a for extent, b, a in around)
     return _Problem(channels, kernel, strides, dilations, before, after, copied)
-
-
-def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, ...]:
-    """Those of an attribute; -1 in place of what is known only at run time."""
-    if not isinstance(values, tuple) or not values:
-        return (default,) * count
-    return tuple(value if isinstance(value, int) else -1 for value in values)
 
 
 def _make(problem: _Problem, blocks: Blocks, node: Node, building: Building) -> None:
