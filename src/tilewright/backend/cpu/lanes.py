@@ -17,15 +17,15 @@ class LaneEmitter:
         depth = max(v.depth for v in like)
         return Value(self.text.pure(text, depth), dtype, like[0].lanes, depth)
 
-    def intrinsic(self, name: str, operands: tuple[Value, ...], dtype: DType, extra: str = "") -> Value:
-        """The result of LLVM's intrinsic ``name``; ``extra``: a last operand of one bit."""
+    def intrinsic(self, name: str, operands: tuple[Value, ...], dtype: DType) -> Value:
+        """The result of LLVM's intrinsic ``name``."""
         first = operands[0]
         result = type_name(dtype, first.lanes)
         lanes = f"v{first.lanes}" if first.lanes > 1 else ""
         suffix = f"{lanes}{mangled_type(dtype)}"
-        types = ", ".join(v.type for v in operands) + (", i1" if extra else "")
+        types = ", ".join(v.type for v in operands)
         self.text.declare(f"declare {result} @llvm.{name}.{suffix}({types})")
-        args = ", ".join(v.typed for v in operands) + (f", {extra}" if extra else "")
+        args = ", ".join(v.typed for v in operands)
         return self.pure(f"call {result} @llvm.{name}.{suffix}({args})", dtype, operands)
 
     def broadcast(self, value: Value, lanes: int) -> Value:
