@@ -1,7 +1,7 @@
 """Convolutions of few places by a matrix unit, with all places as rows of one product (``ops.place_convolution``)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -17,12 +17,14 @@ from tilewright.ops.operator import Attribute, require
 from tilewright.ops.place_convolution import lines
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
-from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
+from tilewright.passes.blocks import Blocks, Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
 
 _CONVOLUTION, _PLACES = require("Conv"), require("PlaceConv")
 _PAIR = 2
-_MOST_BETWEEN = 1.3
-"""Rows for each place, up to which those between rows of places are computed, rather than places gathered."""
+_FEW_BETWEEN = 1.3
+"""Rows for each place, up to which those between rows of places are computed, and places never gathered."""
+_PANEL = 32
+"""Filters that a tile has, for which it reads all places once more."""
 
 
 class PlacesInRows:
@@ -31,20 +33,11 @@ class PlacesInRows:
     name = "places in rows"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
-        found = _problem(node, facts)
-        if found is None or (data := node.inputs[0]) is None:
-            return
-        result, target = node.outputs[0], facts.target
-        terms = points(data.shape[1:2]) * prod(found.kernel)
-        products = points(result.shape[:2]) * found.rows * terms
-        cycles = sum_cycles(products, points(result.shape[1:2]) * terms, target) * filled_blocks(result, facts.blocks)
-        gain = _PAIR * row_gain(data, facts.blocks) * target.machine.places_gain
-        copied = Work(0, 0, 2 * bf16.itemsize * points(data.shape[:2]) * found.copied)
-        widths = width_of(data, facts.blocks), width_of(result, facts.blocks)
-        make = partial(_make, found, *widths)
-        yield Way(
-            self.name, cycles / gain + pass_cycles(copied, target), is_blocked=True, reads=Reads.BLOCKED, make=make
-        )
+        for problem in _problems(node, facts):
+            name = f"gathered {self.name}" if problem.is_gathered else self.name
+            cycles = _cycles(problem, node, facts)
+            make = partial(_make, problem, facts.blocks)
+            yield Way(name, cycles, is_blocked=True, reads=Reads.BLOCKED, make=make)
 
 
 PLACES_IN_ROWS = PlacesInRows()
@@ -59,6 +52,8 @@ class _Problem:
     strides: tuple[int, ...]
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
+    is_gathered: bool = False
+    """Whether each tap has a copy of what it reads."""
 
     @property
     def _lines(self) -> tuple[int, ...]:
@@ -71,9 +66,9 @@ class _Problem:
         return sum(steps) + 1
 
     @property
-    def is_gathered(self) -> bool:
-        """Whether each tap has a copy of what it reads."""
-        return any(stride != 1 for stride in self.strides) or self._between > _MOST_BETWEEN * prod(self.outputs)
+    def is_sparse(self) -> bool:
+        """Whether many rows lie between those of places."""
+        return self._between > _FEW_BETWEEN * prod(self.outputs)
 
     @property
     def rows(self) -> int:
@@ -86,8 +81,18 @@ class _Problem:
         return prod(self.kernel) * prod(self.outputs) if self.is_gathered else prod(self._lines)
 
 
+def _problems(node: Node, facts: Facts) -> list[_Problem]:
+    """The ways to have all places as rows, if there are few enough of them."""
+    found = _problem(node, facts)
+    if found is None:
+        return []
+    in_lines = [found] if set(found.strides) == {1} else []
+    gathered = [replace(found, is_gathered=True)] if found.is_sparse or not in_lines else []
+    return [problem for problem in (*in_lines, *gathered) if 1 < problem.rows <= MOST_ROWS]
+
+
 def _problem(node: Node, facts: Facts) -> _Problem | None:
-    """The convolution, if its products are pairs of bfloat16 for a matrix unit, and its places are few."""
+    """The convolution, if its products are pairs of bfloat16 for a matrix unit."""
     if node.op != _CONVOLUTION or facts.narrow.products(node) == 1 or tile_unit(facts.target, bf16, bf16) is None:
         return None
     data, weight, attributes = node.inputs[0], node.inputs[1], dict(node.attributes)
@@ -101,12 +106,26 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     strides, pads, dilations = (entries_of(attributes.get(n), c * len(kernel), default) for n, c, default in names)
     found = _Problem(kernel, outputs, strides, pads, dilations)
     is_single = prod(kernel) == 1 and set(strides) == {1} and not any(pads)
-    return found if not is_single and min(pads) >= 0 and 1 < found.rows <= MOST_ROWS else None
+    return found if not is_single and min(pads) >= 0 else None
 
 
-def _make(problem: _Problem, width: int, lanes: int, node: Node, building: Building) -> None:
+def _cycles(problem: _Problem, node: Node, facts: Facts) -> float:
+    data, result, target = node.inputs[0], node.outputs[0], facts.target
+    assert data is not None, "a convolution has data"
+    filters, terms = points(result.shape[1:2]), points(data.shape[1:2]) * prod(problem.kernel)
+    products = points(result.shape[:2]) * problem.rows * terms
+    cycles = sum_cycles(products, filters * terms, target) * filled_blocks(result, facts.blocks)
+    gain = _PAIR * row_gain(data, facts.blocks) * target.machine.places_gain
+    copied = bf16.itemsize * points(data.shape[:2]) * problem.copied
+    is_far = copied > target.machine.cache_part * target.l2_bytes
+    read_again = filters / _PANEL * copied / target.machine.third_bytes if is_far else 0.0
+    return cycles / gain + pass_cycles(Work(0, 0, 2 * copied), target) + read_again
+
+
+def _make(problem: _Problem, blocks: Blocks, node: Node, building: Building) -> None:
     data, weight, bias = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
+    width, lanes = width_of(data, blocks), width_of(node.outputs[0], blocks)
     packed = building.weight(weight, ("in pairs", width, lanes), partial(packed_in_pairs, width, lanes))
     attributes: dict[str, Attribute] = {
         "filters": len(building.constants[weight]),
