@@ -62,14 +62,15 @@ def of_groups(channels: int, filters: int, groups: int, stride: int, random: np.
 
 
 def of_images(
-    channels: int, filters: int, size: tuple[int, int], kernel: int, stride: int, random: np.random.Generator
+    channels: int, filters: int, size: tuple[int, ...], kernel: int, stride: int, random: np.random.Generator
 ) -> onnx.ModelProto:
+    rank = len(size)
     weights = {
-        "w": random.normal(0, (channels * kernel**2) ** -0.5, (filters, channels, kernel, kernel)),
-        "b": random.normal(size=(filters, 1, 1)),
+        "w": random.normal(0, (channels * kernel**rank) ** -0.5, (filters, channels, *[kernel] * rank)),
+        "b": random.normal(size=(filters, *[1] * rank)),
     }
-    pads = ", ".join([str(kernel // 2)] * 4)
-    layer = f"Conv<kernel_shape=[{kernel}, {kernel}], strides=[{stride}, {stride}], pads=[{pads}]>(h, w)"
+    pads = [kernel // 2] * 2 * rank
+    layer = f"Conv<kernel_shape={[kernel] * rank}, strides={[stride] * rank}, pads={pads}>(h, w)"
     return network(layer, (1, channels, *size), {name: array.astype(np.float32) for name, array in weights.items()})
 
 
@@ -89,6 +90,7 @@ IMAGES = [
     (3, 64, (32, 64), 7, 2),  # taps in rows
     (64, 32, (9, 7), 3, 1),  # places in rows
     (32, 64, (9, 7), 3, 2),  # and gathered
+    (32, 32, (3, 6, 5), 3, 1),  # images of places in rows
     (24, 32, (9, 32), 1, 1),  # whole channels
     *(
         pytest.param(shape, marks=pytest.mark.slow)
@@ -128,7 +130,7 @@ def test_models_of_matrices_in_bf16(shape: tuple[int, int, int]) -> None:
 
 
 @pytest.mark.parametrize("shape", IMAGES)
-def test_models_of_images_in_bf16(shape: tuple[int, int, tuple[int, int], int, int]) -> None:
+def test_models_of_images_in_bf16(shape: tuple[int, int, tuple[int, ...], int, int]) -> None:
     _check_bf16(of_images(*shape, np.random.default_rng(0)), (1, shape[0], *shape[2]))
 
 
@@ -147,6 +149,20 @@ def test_groups_are_joined_where_they_share_blocks() -> None:
 
     assert "joined groups, in blocks" in ways(joined)
     assert "joined groups, in blocks" not in ways(joined, "strict") | ways(single)
+
+
+VOLUMES = [
+    (64, (4, 14, 14), "images of places in rows"),
+    (512, (2, 7, 7), "places in rows"),  # weights of 14 MB are read once
+    (64, (16, 40, 40), "direct"),
+]
+
+
+@pytest.mark.parametrize(("channels", "size", "way"), VOLUMES)
+def test_rows_of_volumes(channels: int, size: tuple[int, ...], way: str) -> None:
+    model = of_images(channels, channels, size, 3, 1, np.random.default_rng(0))
+    choices = tilewright.compile(model, precision="bf16", target=UNIT).compiled.choices
+    assert f"{way}, in blocks" in {how for how, _ in choices.decisions.values()}
 
 
 def test_weights_of_joined_groups_count_as_memory() -> None:

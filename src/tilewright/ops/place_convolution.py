@@ -6,8 +6,9 @@ image are rows with one distance between them, if they are counted along padded 
     0 1 2 3 4 5 6 . .      7 places, and 2 that a window of 3 reads further; the row below goes on with 9
     9 ...                  a tap is a move by ``9 * ky + kx``
 
-What is computed for places between the rows is not read. For strides, and where that would be too much, each tap gets a
-copy of what all places read.
+What is computed for places between the rows is not read. Of volumes, each image may have rows of its own: then nothing
+is computed between images. For strides, and where all that would be too much, each tap gets a copy of what all places
+read.
 """
 
 from collections.abc import Sequence
@@ -37,12 +38,14 @@ def place_conv(
     strides: Sequence[int],
     pads: Sequence[int],
     dilations: Sequence[int],
+    images: int = 0,
     is_gathered: bool = False,
 ) -> Tensor:
     """A convolution of ``x [N, C, spatial...]`` (f32), in bf16: ``[N, filters, spatial...]`` in f32 ``+ bias``.
 
     ``weight [F/lanes, C/width, kernel..., width/2, lanes, 2]`` (bf16): blocks of filters and of channels, with zeros.
-    If ``is_gathered``, each tap has a copy of what all places read; else strides are 1.
+    ``images``: how many leading spatial dimensions are apart; places along the others are rows together. If
+    ``is_gathered``, each tap has a copy of what all places read; else strides are 1.
     """
     if x.dtype != f32 or weight.dtype != bf16 or weight.ndim != x.ndim + 3:
         raise BadProgram(f"PlaceConv of {x} by {weight}: images of f32, and filters of bf16 in blocks are needed")
@@ -51,33 +54,40 @@ def place_conv(
     outputs, taps = static(sliding.outputs(x.shape[2:])), static(tuple(kernel))
     if outputs is None or taps is None:
         raise BadProgram(f"PlaceConv of {x} by {weight}: extents must be known")
-    if not is_gathered and any(stride != 1 for stride in strides):
-        raise BadProgram(f"PlaceConv of {x}: places that are not gathered have strides of 1, not {tuple(strides)}")
+    if images if is_gathered else any(stride != 1 for stride in strides):
+        raise BadProgram(
+            f"PlaceConv of {x}: places that are not gathered have strides of 1, not {tuple(strides)}; those that are "
+            f"have no images apart, not {images}"
+        )
     axes = te.reduce_axis((0, blocks), name="c"), *sliding.taps()
     pair, inner = te.reduce_axis((0, pairs), name="p"), te.reduce_axis((0, size), name="g")
-    width = simplified(pairs * size)
-    pitches = _pitches(outputs) if is_gathered else _pitches(lines(outputs, taps, dilations))
-    rows = sum((y - 1) * pitch for y, pitch in zip(outputs, pitches, strict=True)) + 1
-    make = _gathered if is_gathered else _in_lines
-    data = make(x, sliding, outputs, taps, (blocks, width))
+    pitches = _pitches((outputs if is_gathered else lines(outputs, taps, dilations))[images:])
+    rows = sum((y - 1) * pitch for y, pitch in zip(outputs[images:], pitches, strict=True)) + 1
+    shape = blocks, simplified(pairs * size)
+    gathered = _gathered(x, sliding, outputs, taps, shape) if is_gathered else None
+    data = _in_lines(x, sliding, lines(outputs, taps, dilations), images, shape) if gathered is None else gathered
 
     def body(index: Index) -> Reduction:
-        batch, strip, row, lane = index
+        batch, strip, *apart, row, lane = index
         block, *moves = (axis.var for axis in axes)
+        channel = pair.var * size + inner.var
         if is_gathered:
-            left = data[(batch, block, *moves, row, pair.var * size + inner.var)]
+            left = data[(batch, block, *moves, row, channel)]
         else:
-            at = sum((k * d * pitch for k, d, pitch in zip(moves, dilations, pitches, strict=True)), row)
-            left = data[batch, block, at, pair.var * size + inner.var]
+            steps = [k * d for k, d in zip(moves, dilations, strict=True)]
+            whole = [y + step for y, step in zip(apart, steps[:images], strict=True)]
+            at = sum((step * pitch for step, pitch in zip(steps[images:], pitches, strict=True)), row)
+            left = data[(batch, block, *whole, at, channel)]
         right = weight[(strip, block, *moves, pair.var, lane, inner.var)]
         return te.sum(cast(left, f32) * cast(right, f32), axis=(*axes, pair, inner))
 
-    sums = tensor((x.shape[0], strips, const(rows), lanes), body, name="conv")
+    apart = map(const, outputs[:images])
+    sums = tensor((x.shape[0], strips, *apart, const(rows), lanes), body, name="conv")
 
     def placed(index: Index) -> Expr:
         batch, filter_, *places = index
-        row = sum((y * pitch for y, pitch in zip(places, pitches, strict=True)), ZERO)
-        return sums[batch, filter_ // lanes, row, filter_ % lanes]
+        row = sum((y * pitch for y, pitch in zip(places[images:], pitches, strict=True)), ZERO)
+        return sums[(batch, filter_ // lanes, *places[:images], row, filter_ % lanes)]
 
     product = tensor((x.shape[0], const(filters), *map(const, outputs)), placed, name="places")
     return product if bias is None else add_bias(product, bias)
@@ -99,17 +109,17 @@ def _coordinates(flat: Expr, extents: Sequence[int]) -> list[Expr]:
     return [flat // pitch if place == 0 else flat // pitch % extent for place, (extent, pitch) in enumerate(pairs)]
 
 
-def _in_lines(
-    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr]
-) -> Tensor:
-    """``[N, blocks, positions, width]``: the padded data, one position after the other."""
-    extents, (blocks, width) = lines(outputs, taps, sliding.dilations), shape
+def _in_lines(x: Tensor, sliding: Window, extents: Sequence[int], images: int, shape: tuple[Expr, Expr]) -> Tensor:
+    """``[N, blocks, images..., positions, width]``: the padded data, one position of an image after the other."""
+    blocks, width = shape
 
     def body(index: Index) -> Expr:
-        batch, block, position, channel = index
-        return _element(x, sliding, batch, block * width + channel, _coordinates(position, extents))
+        batch, block, *apart, position, channel = index
+        places = [*apart, *_coordinates(position, extents[images:])]
+        return _element(x, sliding, batch, block * width + channel, places)
 
-    return tensor((x.shape[0], blocks, const(prod(extents)), width), body, name="lines")
+    apart = map(const, extents[:images])
+    return tensor((x.shape[0], blocks, *apart, const(prod(extents[images:])), width), body, name="lines")
 
 
 def _gathered(

@@ -70,6 +70,8 @@ class Machine:
     """Cycles to load a tile from the first cache: 16 rows, two at a time."""
     matrix_store: float = 15.0
     """Cycles to store a tile. (Sapphire Rapids, measured.)"""
+    matrix_bytes: float = 40.0
+    """Bytes per cycle of the operands that tiles load from the second cache."""
     matrix_start: float = 220.0
     """Cycles to configure and to release the matrix unit. (Sapphire Rapids, measured.)"""
     tile_stream_bytes: float = 4.5

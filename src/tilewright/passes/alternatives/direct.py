@@ -76,7 +76,7 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         copying = machine.copy_cycles * copied / register_of(weight, target)
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
-            summing /= sum_gain(data, blocks)
+            summing = max(summing / sum_gain(data, blocks), _loading(result, weight, blocks))
         yield _in_blocks(node, copying + summing, reads)
     strided = 1.0 + machine.sum_by_strides * (_last_stride(node) - 1)
     grouped = 1.0 if dict(node.attributes).get("group", 1) == 1 else machine.groups_by_rows
@@ -84,6 +84,18 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     yield Way(
         AS_IT_IS, cycles * by_rows * _filled_rows(result, target), reads=Reads.PLAIN if own else Reads.AS_THEY_ARE
     )
+
+
+def _loading(result: Value, weight: Value, blocks: Blocks) -> float:
+    """Cycles in which a matrix unit loads the filters of bf16, once for each row of places."""
+    machine, target = blocks.target.machine, blocks.target
+    rows, panel = points(result.shape[2:-1]), width_of(result, blocks) * points(weight.shape[1:]) * bf16.itemsize
+    rate = machine.matrix_bytes if panel <= _NEAR * target.l2_bytes else machine.third_bytes
+    return points(result.shape[:1]) * rows * points(weight.shape) * bf16.itemsize / rate
+
+
+_NEAR = 0.4
+"""The part of the second cache that filters may fill which are read again and again while others come."""
 
 
 def _has_own_filters(node: Node, weight: Value, blocks: Blocks) -> bool:

@@ -34,7 +34,7 @@ class PlacesInRows:
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         for problem in _problems(node, facts):
-            name = f"gathered {self.name}" if problem.is_gathered else self.name
+            name = f"{problem.kind}{self.name}"
             cycles = _cycles(problem, node, facts)
             make = partial(_make, problem, facts.blocks)
             yield Way(name, cycles, is_blocked=True, reads=Reads.BLOCKED, make=make)
@@ -52,8 +52,15 @@ class _Problem:
     strides: tuple[int, ...]
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
+    images: int = 0
+    """How many leading dimensions are apart."""
     is_gathered: bool = False
     """Whether each tap has a copy of what it reads."""
+
+    @property
+    def kind(self) -> str:
+        """What tells it from others, in a name."""
+        return "gathered " if self.is_gathered else "images of " if self.images else ""
 
     @property
     def _lines(self) -> tuple[int, ...]:
@@ -61,19 +68,24 @@ class _Problem:
 
     @property
     def _between(self) -> int:
-        """Rows from the first place to the last, along padded rows."""
-        steps = ((y - 1) * prod(self._lines[place + 1 :]) for place, y in enumerate(self.outputs))
-        return sum(steps) + 1
+        """Rows from the first place of an image to the last, along padded rows."""
+        within, extents = self.outputs[self.images :], self._lines[self.images :]
+        return sum((y - 1) * prod(extents[place + 1 :]) for place, y in enumerate(within)) + 1
 
     @property
     def is_sparse(self) -> bool:
         """Whether many rows lie between those of places."""
-        return self._between > _FEW_BETWEEN * prod(self.outputs)
+        return self._between > _FEW_BETWEEN * prod(self.outputs[self.images :])
 
     @property
     def rows(self) -> int:
-        """Those that are computed."""
+        """Those of a product."""
         return prod(self.outputs) if self.is_gathered else self._between
+
+    @property
+    def products(self) -> int:
+        """The images that have one."""
+        return prod(self.outputs[: self.images])
 
     @property
     def copied(self) -> int:
@@ -86,7 +98,8 @@ def _problems(node: Node, facts: Facts) -> list[_Problem]:
     found = _problem(node, facts)
     if found is None:
         return []
-    in_lines = [found] if set(found.strides) == {1} else []
+    apart = range(max(1, len(found.outputs) - 1)) if set(found.strides) == {1} else ()
+    in_lines = [replace(found, images=images) for images in apart]
     gathered = [replace(found, is_gathered=True)] if found.is_sparse or not in_lines else []
     return [problem for problem in (*in_lines, *gathered) if 1 < problem.rows <= MOST_ROWS]
 
@@ -110,16 +123,19 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
 
 
 def _cycles(problem: _Problem, node: Node, facts: Facts) -> float:
-    data, result, target = node.inputs[0], node.outputs[0], facts.target
+    data, result, target, machine = node.inputs[0], node.outputs[0], facts.target, facts.target.machine
     assert data is not None, "a convolution has data"
     filters, terms = points(result.shape[1:2]), points(data.shape[1:2]) * prod(problem.kernel)
-    products = points(result.shape[:2]) * problem.rows * terms
+    products = points(result.shape[:2]) * problem.products * problem.rows * terms
     cycles = sum_cycles(products, filters * terms, target) * filled_blocks(result, facts.blocks)
-    gain = _PAIR * row_gain(data, facts.blocks) * target.machine.places_gain
+    gain = _PAIR * row_gain(data, facts.blocks) * machine.places_gain
     copied = bf16.itemsize * points(data.shape[:2]) * problem.copied
-    is_far = copied > target.machine.cache_part * target.l2_bytes
-    read_again = filters / _PANEL * copied / target.machine.third_bytes if is_far else 0.0
-    return cycles / gain + pass_cycles(Work(0, 0, 2 * copied), target) + read_again
+    is_far = copied > machine.cache_part * target.l2_bytes
+    read_again = filters / _PANEL * copied / machine.third_bytes if is_far else 0.0
+    weights = bf16.itemsize * filters * terms
+    # Products of several images do not ask for the weights of the next one.
+    waiting = weights / machine.tile_stream_bytes if problem.products > 1 and weights > target.l2_bytes else 0.0
+    return cycles / gain + pass_cycles(Work(0, 0, 2 * copied), target) + read_again + waiting
 
 
 def _make(problem: _Problem, blocks: Blocks, node: Node, building: Building) -> None:
@@ -132,6 +148,7 @@ def _make(problem: _Problem, blocks: Blocks, node: Node, building: Building) -> 
         "strides": problem.strides,
         "pads": problem.pads,
         "dilations": problem.dilations,
+        "images": problem.images,
         "is_gathered": problem.is_gathered,
     }
     inputs = [data, packed, *([] if bias is None else [bias])]
