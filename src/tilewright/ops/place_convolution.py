@@ -10,10 +10,11 @@ What is computed for places between the rows is not read. For strides, and where
 copy of what all places read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from tilewright.base.dtypes import bf16, f32
+from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.convolution import add_bias
@@ -46,31 +47,87 @@ def place_conv(
     """
     if x.dtype != f32 or weight.dtype != bf16 or weight.ndim != x.ndim + 3:
         raise BadProgram(f"PlaceConv of {x} by {weight}: images of f32, and filters of bf16 in blocks are needed")
+
+    def element(value: Expr) -> Expr:
+        return cast(unary(UnaryOp.FLUSH, value), bf16)
+
+    moves = _Moves(filters, strides, pads, dilations, is_gathered)
+    product = _places(x, weight, moves, _Data(element, const(0, bf16), f32))
+    return product if bias is None else add_bias(product, bias)
+
+
+@operator("PlaceDotConvolution", FusionKind.CONTRACTION, Trait.STORES_BLOCKS)
+def place_dot_convolution(
+    x: Tensor,
+    weight: Tensor,
+    around: Tensor | None = None,
+    *,
+    filters: int,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    is_gathered: bool = False,
+) -> Tensor:
+    """A convolution of ``x [N, C, spatial...]`` (bytes), padded with ``around`` (default 0): ``[N, filters,
+    spatial...]`` in i32.
+
+    ``weight [F/lanes, C/width, kernel..., width/4, lanes, 4]`` (i8) as for ``BlockedDotConvolution``; ``is_gathered``
+    as for ``PlaceConv``.
+    """
+    if x.dtype not in (u8, i8) or weight.dtype != i8 or weight.ndim != x.ndim + 3:
+        raise BadProgram(f"PlaceDotConvolution of {x} by {weight}: bytes, and filters of i8 in blocks are needed")
+    padding = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
+    moves = _Moves(filters, strides, pads, dilations, is_gathered)
+    return _places(x, weight, moves, _Data(lambda value: value, padding, i32))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """The attributes of both."""
+
+    filters: int
+    strides: Sequence[int]
+    pads: Sequence[int]
+    dilations: Sequence[int]
+    is_gathered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What products are made of: an ``element`` of the data, or ``padding``, in numbers of ``wide``."""
+
+    element: Callable[[Expr], Expr]
+    padding: Expr
+    wide: DType
+
+
+def _places(x: Tensor, weight: Tensor, moves: _Moves, of: _Data) -> Tensor:
     strips, blocks, *kernel, pairs, lanes, size = weight.shape
-    sliding = window(x, tuple(kernel), strides, pads, dilations)
+    dilations, is_gathered = moves.dilations, moves.is_gathered
+    sliding = window(x, tuple(kernel), moves.strides, moves.pads, dilations)
     outputs, taps = static(sliding.outputs(x.shape[2:])), static(tuple(kernel))
     if outputs is None or taps is None:
-        raise BadProgram(f"PlaceConv of {x} by {weight}: extents must be known")
-    if not is_gathered and any(stride != 1 for stride in strides):
-        raise BadProgram(f"PlaceConv of {x}: places that are not gathered have strides of 1, not {tuple(strides)}")
+        raise BadProgram(f"places of {x} by {weight}: extents must be known")
+    if not is_gathered and any(stride != 1 for stride in moves.strides):
+        raise BadProgram(f"places of {x}: those that are not gathered have strides of 1, not {tuple(moves.strides)}")
     axes = te.reduce_axis((0, blocks), name="c"), *sliding.taps()
     pair, inner = te.reduce_axis((0, pairs), name="p"), te.reduce_axis((0, size), name="g")
     width = simplified(pairs * size)
     pitches = _pitches(outputs) if is_gathered else _pitches(lines(outputs, taps, dilations))
     rows = sum((y - 1) * pitch for y, pitch in zip(outputs, pitches, strict=True)) + 1
     make = _gathered if is_gathered else _in_lines
-    data = make(x, sliding, outputs, taps, (blocks, width))
+    data = make(x, sliding, outputs, taps, (blocks, width), of)
 
     def body(index: Index) -> Reduction:
         batch, strip, row, lane = index
-        block, *moves = (axis.var for axis in axes)
+        block, *steps = (axis.var for axis in axes)
         if is_gathered:
-            left = data[(batch, block, *moves, row, pair.var * size + inner.var)]
+            left = data[(batch, block, *steps, row, pair.var * size + inner.var)]
         else:
-            at = sum((k * d * pitch for k, d, pitch in zip(moves, dilations, pitches, strict=True)), row)
+            at = sum((k * d * pitch for k, d, pitch in zip(steps, dilations, pitches, strict=True)), row)
             left = data[batch, block, at, pair.var * size + inner.var]
-        right = weight[(strip, block, *moves, pair.var, lane, inner.var)]
-        return te.sum(cast(left, f32) * cast(right, f32), axis=(*axes, pair, inner))
+        right = weight[(strip, block, *steps, pair.var, lane, inner.var)]
+        return te.sum(cast(left, of.wide) * cast(right, of.wide), axis=(*axes, pair, inner))
 
     sums = tensor((x.shape[0], strips, const(rows), lanes), body, name="conv")
 
@@ -79,8 +136,7 @@ def place_conv(
         row = sum((y * pitch for y, pitch in zip(places, pitches, strict=True)), ZERO)
         return sums[batch, filter_ // lanes, row, filter_ % lanes]
 
-    product = tensor((x.shape[0], const(filters), *map(const, outputs)), placed, name="places")
-    return product if bias is None else add_bias(product, bias)
+    return tensor((x.shape[0], const(moves.filters), *map(const, outputs)), placed, name="places")
 
 
 def lines(outputs: Sequence[int], taps: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
@@ -100,20 +156,20 @@ def _coordinates(flat: Expr, extents: Sequence[int]) -> list[Expr]:
 
 
 def _in_lines(
-    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr]
+    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr], of: _Data
 ) -> Tensor:
     """``[N, blocks, positions, width]``: the padded data, one position after the other."""
     extents, (blocks, width) = lines(outputs, taps, sliding.dilations), shape
 
     def body(index: Index) -> Expr:
         batch, block, position, channel = index
-        return _element(x, sliding, batch, block * width + channel, _coordinates(position, extents))
+        return _element(x, sliding, batch, block * width + channel, _coordinates(position, extents), of)
 
     return tensor((x.shape[0], blocks, const(prod(extents)), width), body, name="lines")
 
 
 def _gathered(
-    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr]
+    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr], of: _Data
 ) -> Tensor:
     """``[N, blocks, kernel..., places, width]``: what each tap reads."""
     blocks, width = shape
@@ -121,16 +177,15 @@ def _gathered(
     def body(index: Index) -> Expr:
         batch, block, *moves, place, channel = index
         positions = sliding.positions(_coordinates(place, outputs), moves)
-        return _element(x, sliding, batch, block * width + channel, positions)
+        return _element(x, sliding, batch, block * width + channel, positions, of)
 
     return tensor((x.shape[0], blocks, *map(const, taps), const(prod(outputs)), width), body, name="gathered")
 
 
-def _element(x: Tensor, sliding: Window, batch: Expr, channel: Expr, positions: Sequence[Expr]) -> Expr:
-    """The rounded element at ``positions`` of the padded data."""
+def _element(x: Tensor, sliding: Window, batch: Expr, channel: Expr, positions: Sequence[Expr], of: _Data) -> Expr:
+    """The element at ``positions`` of the padded data."""
     places = [at - begin for at, begin in zip(positions, sliding.begins, strict=True)]
     inside = [channel < x.shape[1]]
     for place, extent in zip(places, x.shape[2:], strict=True):
         inside += [place >= 0, place < extent]
-    value = cast(unary(UnaryOp.FLUSH, x[(batch, channel, *places)]), bf16)
-    return select(all_of(*inside), value, const(0, bf16))
+    return select(all_of(*inside), of.element(x[(batch, channel, *places)]), of.padding)

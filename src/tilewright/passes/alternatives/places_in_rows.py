@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.base.dtypes import bf16
+from tilewright.base.dtypes import bf16, i8, u8
 from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Array, Node
@@ -20,9 +20,11 @@ from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
 
 _CONVOLUTION, _PLACES = require("Conv"), require("PlaceConv")
+_BYTES, _BYTE_PLACES = require("BlockedDotConvolution"), require("PlaceDotConvolution")
 _PAIR = 2
-_MOST_BETWEEN = 1.3
-"""Rows for each place, up to which those between rows of places are computed, rather than places gathered."""
+_MOST_BETWEEN, _MOST_BETWEEN_BYTES = 1.3, 1.6
+"""Rows for each place, up to which those between rows of places are computed, rather than places gathered: products of
+bytes take half of the time."""
 
 
 class PlacesInRows:
@@ -50,6 +52,20 @@ class PlacesInRows:
 PLACES_IN_ROWS = PlacesInRows()
 
 
+class BytePlacesInRows:
+    """The same for bytes, where a row of places is about a tile or less: the model compares it with such rows."""
+
+    name = "byte places in rows"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        found = _problem_of_bytes(node, facts)
+        if found is not None:
+            yield Way(self.name, is_blocked=True, reads=Reads.BLOCKED, make=partial(_make_bytes, found))
+
+
+BYTE_PLACES_IN_ROWS = BytePlacesInRows()
+
+
 @dataclass(frozen=True, slots=True)
 class _Problem:
     """A convolution; an entry for each spatial dimension."""
@@ -59,6 +75,13 @@ class _Problem:
     strides: tuple[int, ...]
     pads: tuple[int, ...]
     dilations: tuple[int, ...]
+    most_between: float = _MOST_BETWEEN
+
+    @property
+    def moves(self) -> dict[str, Attribute]:
+        """The attributes of the node that computes it."""
+        moves = {"strides": self.strides, "pads": self.pads, "dilations": self.dilations}
+        return {**moves, "is_gathered": self.is_gathered}
 
     @property
     def _lines(self) -> tuple[int, ...]:
@@ -73,7 +96,7 @@ class _Problem:
     @property
     def is_gathered(self) -> bool:
         """Whether each tap has a copy of what it reads."""
-        return any(stride != 1 for stride in self.strides) or self._between > _MOST_BETWEEN * prod(self.outputs)
+        return any(stride != 1 for stride in self.strides) or self._between > self.most_between * prod(self.outputs)
 
     @property
     def rows(self) -> int:
@@ -104,6 +127,27 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     return found if not is_single and min(pads) >= 0 and 1 < found.rows <= MOST_ROWS else None
 
 
+def _problem_of_bytes(node: Node, facts: Facts) -> _Problem | None:
+    """The convolution, if it is one of bytes in blocks for a matrix unit, and rows of its places fill no two tiles."""
+    unit, data, attributes = tile_unit(facts.target, u8, i8), node.inputs[0], dict(node.attributes)
+    if node.op != _BYTES or unit is None or data is None or node.inputs[1] is None:
+        return None
+    kernel, outputs = static(node.inputs[1].shape[2:-3]), static(node.outputs[0].shape[2:])
+    if kernel is None or outputs is None or attributes.get("group", 1) != 1 or attributes.get("is_limited"):
+        return None
+    names = ("strides", 1, 1), ("pads", 2, 0), ("dilations", 1, 1)
+    strides, pads, dilations = (_numbers(attributes.get(n), c * len(kernel), default) for n, c, default in names)
+    found = _Problem(kernel, outputs, strides, pads, dilations, _MOST_BETWEEN_BYTES)
+    is_single = prod(kernel) == 1 and set(strides) == {1} and not any(pads)
+    are_short = outputs[-1] < 2 * unit.rows and len(outputs) > 1
+    return found if are_short and not is_single and min(pads) >= 0 and 1 < found.rows <= MOST_ROWS else None
+
+
+def _make_bytes(problem: _Problem, node: Node, building: Building) -> None:
+    attributes = {**problem.moves, "filters": dict(node.attributes)["filters"]}
+    building.add(_BYTE_PLACES, node.inputs, node, "", attributes, Reads.BLOCKED)
+
+
 def _numbers(values: Attribute | None, count: int, default: int) -> tuple[int, ...]:
     """Those of an attribute; -1 in place of what is known only at run time."""
     if not isinstance(values, tuple) or not values:
@@ -115,13 +159,7 @@ def _make(problem: _Problem, width: int, lanes: int, node: Node, building: Build
     data, weight, bias = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
     packed = building.weight(weight, ("in pairs", width, lanes), partial(packed_in_pairs, width, lanes))
-    attributes: dict[str, Attribute] = {
-        "filters": len(building.constants[weight]),
-        "strides": problem.strides,
-        "pads": problem.pads,
-        "dilations": problem.dilations,
-        "is_gathered": problem.is_gathered,
-    }
+    attributes = {**problem.moves, "filters": len(building.constants[weight])}
     inputs = [data, packed, *([] if bias is None else [bias])]
     building.add(_PLACES, inputs, node, "", attributes, Reads.BLOCKED)
 
