@@ -345,6 +345,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "PixelRowConv": ([(1, 5, 20), (1, 3, 6, 16, 2)], row_window),
         "PixelRows": ([(1, 3, 5, 5)], {"before": (0, 0), "extents": (5, 5), "size": 4}),
         "PlaceConv": ([(1, 16, 4, 4), (1, 1, 3, 3, 8, 16, 2)], window),
+        "PlaceDotConvolution": ([(1, 16, 4, 4), (1, 1, 3, 3, 4, 16, 4)], window),
         "PhasesToSpace": ([(1, 8, 3, 3)], {"strides": (2, 2), "offsets": (0, 0), "spatial": (6, 6)}),
         "RangeCount": ([(1,), (1,), (1,)], {}),
         "Scaled": ([(4, 3), (3,)], {}),

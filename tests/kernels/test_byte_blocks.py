@@ -3,7 +3,9 @@
 They run where the processor has the unit and the system grants it; elsewhere they are compiled.
 """
 
+import re
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import onnx
@@ -22,18 +24,18 @@ UNIT = Target.parse("x86_64,sapphirerapids,+amx-bf16,+amx-int8")
 
 @dataclass(frozen=True)
 class Window:
-    """A convolution of 3 x 3 with padding, and zero points of data."""
+    """A convolution with padding, by windows of three places along each dimension, and zero points of data."""
 
     channels: int
     filters: int
-    size: tuple[int, int]
+    size: tuple[int, ...]
     stride: int = 1
     groups: int = 1
     kernel: int = 3
 
     @property
     def weight(self) -> Array:
-        shape = (self.filters, self.channels // self.groups, self.kernel, self.kernel)
+        shape = (self.filters, self.channels // self.groups, *self._kernel)
         return np.random.default_rng(0).integers(-128, 128, shape).astype(np.int8)
 
     @property
@@ -41,8 +43,7 @@ class Window:
         return np.random.default_rng(1).choice([0, 1, 200, 255], (1, self.channels, *self.size)).astype(np.uint8)
 
     def model(self) -> onnx.ModelProto:
-        pads = [self.kernel // 2] * 4
-        strides = [self.stride] * 2
+        pads, strides = [self.kernel // 2] * (2 * len(self.size)), [self.stride] * len(self.size)
         node = helper.make_node("ConvInteger", ["x", "w", "z"], ["y"], group=self.groups, pads=pads, strides=strides)
         x = helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, self.data.shape)
         constants = [numpy_helper.from_array(self.weight, "w"), numpy_helper.from_array(np.array(7, np.uint8), "z")]
@@ -51,14 +52,19 @@ class Window:
 
     @property
     def expected(self) -> Array:
-        reach = self.kernel // 2
-        padded = np.pad(self.data.astype(np.int32) - 7, [(0, 0), (0, 0), (reach, reach), (reach, reach)])
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (self.kernel, self.kernel), (2, 3))
-        windows = windows[:, :, :: self.stride, :: self.stride]
-        by_group = windows.reshape(1, self.groups, -1, *windows.shape[2:])
-        weight = self.weight.astype(np.int32).reshape(self.groups, -1, *self.weight.shape[1:])
-        found = np.einsum("ngchwij,gfcij->ngfhw", by_group, weight, optimize=True)
-        return found.reshape(1, self.filters, *found.shape[3:])
+        reach, rank = self.kernel // 2, len(self.size)
+        padded = np.pad(self.data.astype(np.int32) - 7, [(0, 0), (0, 0), *[(reach, reach)] * rank])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, self._kernel, tuple(range(2, 2 + rank)))
+        windows = windows[(slice(None), slice(None), *[slice(None, None, self.stride)] * rank)]
+        places = windows.shape[2 : 2 + rank]
+        columns = np.moveaxis(windows, 1, 1 + rank).reshape(prod(places), self.groups, -1).astype(np.float64)
+        weight = self.weight.reshape(self.groups, self.filters // self.groups, -1).astype(np.float64)
+        found = np.einsum("pgk,gfk->gfp", columns, weight, optimize=True)  # sums below 2 ** 53 are exact
+        return found.reshape(1, self.filters, *places).astype(np.int32)
+
+    @property
+    def _kernel(self) -> tuple[int, ...]:
+        return (self.kernel,) * len(self.size)
 
 
 WINDOWS = [
@@ -66,6 +72,7 @@ WINDOWS = [
     Window(56, 96, (8, 15), stride=2),  # channels beside which there are zeros, and blocks of half a row
     Window(128, 128, (7, 16), groups=32),  # sixteen groups share a block
     Window(64, 128, (6, 17), groups=8),  # with more filters than channels
+    Window(64, 64, (2, 7, 7)),  # all places in rows of tiles
     *(
         pytest.param(window, marks=pytest.mark.slow)
         for window in (
@@ -77,6 +84,10 @@ WINDOWS = [
             Window(96, 160, (16, 16), kernel=5),
             Window(128, 64, (7, 7)),
             Window(320, 1280, (7, 7), kernel=1),
+            Window(128, 256, (4, 8, 8), stride=2),
+            Window(192, 192, (17, 17)),
+            Window(768, 192, (17, 17), kernel=1),
+            Window(64, 64, (3, 14, 14)),
         )
     ),
 ]
@@ -97,3 +108,11 @@ def test_whole_rows_are_multiplied_where_channels_fill_them() -> None:
         compiled = tilewright.compile(Window(channels, 64, (9, 14)).model(), target=UNIT)
         called = "".join(str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
         assert f"_3_3_{words}_4_" in called, channels
+
+
+def test_all_places_are_rows_where_a_row_of_them_is_short() -> None:
+    """The filters are read once for all, instead of once for each row."""
+    for size, rows in (((7, 7), 61), ((2, 7, 7), 142), ((28, 28), 28)):
+        compiled = tilewright.compile(Window(64, 64, size).model(), target=UNIT)
+        called = "".join(str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
+        assert re.search(f"tdpbusd_s[0-9_]*{rows}_[0-9]+_r", called), size

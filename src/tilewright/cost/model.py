@@ -6,7 +6,7 @@ end, and remainders run as smaller tiles. Data that a tile reads again come from
 them; part of that time is hidden by arithmetic. All computations are on arrays with an element per choice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import TypeAlias
@@ -146,14 +146,17 @@ def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> 
     of sums follows the product."""
     facts, machine, one = nest.facts, target.machine, np.zeros(len(population))
     for place in range(len(population)):
-        product = nest.product(dict(zip(population.names, population[place], strict=True)))
+        choice = dict(zip(population.names, map(int, population[place]), strict=True))
+        product = nest.product(choice)
         assert product is not None, "a population has allowed choices"
-        one[place] = product_cycles(product, facts.reduction, target)
+        one[place] = product_cycles(product, facts.reduction, target, _panel_loads(nest, product, choice, target))
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
     cycles = facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
     # The weights come from beyond the second cache: while other rows are multiplied, if they are asked for.
-    coming, asking = facts.streamed / machine.tile_stream_bytes, machine.asking * facts.streamed / _LINE
+    is_part = lanes < (nest.pattern.width or facts.vector)
+    coming = facts.streamed / machine.tile_stream_bytes * np.where(is_part, machine.matrix_part, 1.0)
+    asking = machine.asking * facts.streamed / _LINE
     asked = np.maximum(cycles, facts.streamed / machine.stream_bytes) + asking
     return np.where(population.column("ahead") == 1, asked, cycles + coming)
 
@@ -162,15 +165,43 @@ _LINE = 64
 """Bytes that are asked for at a time."""
 
 
-def product_cycles(product: TileProduct, steps: int, target: Target) -> float:
-    """Cycles of one product by a matrix unit, of operands in the first cache; ``steps``: groups of its reduction."""
+def _panel_loads(
+    nest: MatrixTiles, product: TileProduct, choice: Mapping[str, int], target: Target
+) -> tuple[float, float]:
+    """Cycles to load a tile of the panels for the first block of rows of a product, and for each further one: from the
+    cache that still has it. Parts of a panel lie apart, and fill only some sets of a cache."""
+    facts, machine, unit = nest.facts, target.machine, nest.pattern.unit
+    depth = facts.reduction * unit.group * unit.right.itemsize
+    lanes, width = choice["lanes"], nest.pattern.width or facts.vector
+    spread = max(1, width // lanes)
+    is_swept = choice["order"] == Order.ROWS_COLUMNS.value
+    between = facts.vector * facts.panels if is_swept else lanes * choice["panels"] * spread
+
+    def load(size: int) -> float:
+        if size <= machine.cache_part * target.l1_bytes:
+            return machine.matrix_load
+        near = size <= machine.cache_part * target.l2_bytes
+        return machine.matrix_far_load if near else unit.rows * _LINE / machine.tile_stream_bytes
+
+    first, again = load(between * depth), load(product.column_tiles * unit.columns * spread * depth)
+    repeated = 1.0 - choice["rows"] / (facts.places * facts.rows)  # the first time counts as streamed
+    return min(first, machine.matrix_far_load) + repeated * max(0.0, first - machine.matrix_far_load), again
+
+
+def product_cycles(
+    product: TileProduct, steps: int, target: Target, panels: tuple[float, float] | None = None
+) -> float:
+    """Cycles of one product by a matrix unit, of operands in the first cache; ``steps``: groups of its reduction;
+    ``panels``: cycles to load a tile of the right one, for the first block of rows and for others."""
     machine, columns, total = target.machine, product.column_tiles, 0.0
-    for blocks, heights in product.row_blocks:
+    first, again = panels or (machine.matrix_load, machine.matrix_load)
+    for number, (blocks, heights) in enumerate(product.row_blocks):
         multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
-        step = max(multiplied, machine.matrix_load * (len(heights) + columns))
         sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
-        one = steps // product.at_once * step + sums
-        total += product.column_blocks * blocks * one + machine.matrix_start
+        for count, load in ((1, first), (blocks - 1, again)) if number == 0 else ((blocks, again),):
+            step = max(multiplied, machine.matrix_load * len(heights) + load * columns)
+            total += product.column_blocks * count * (steps // product.at_once * step + sums)
+        total += machine.matrix_start
     return total
 
 

@@ -148,7 +148,7 @@ class MatrixTiles(Nest):
         lanes = tuple(n for v in VECTORS if (n := v * unit.columns) and width % n == 0 == known[roles.vector] % n)
         every = known[roles.rows]
         rows = () if all_rows else tuple(n for n in range(2, MOST_PART + 1) if every and every % n == 0)
-        if max(rows, default=0) < unit.rows and 1 < every <= MOST_ROWS:
+        if (max(rows, default=0) < unit.rows or every > MOST_PART) and 1 < every <= MOST_ROWS:
             rows = (*rows, every)  # with a last block that is lower
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
         if not lanes or not rows:

@@ -141,6 +141,7 @@ def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[
             continue
         sources = [s for s in inputs_of(tensor.op) if s in layouts and s.ndim == tensor.ndim]
         alike = [layouts[s] for s in sources if s.shape[1] == tensor.shape[1] != ONE]
+        alike += [layouts[s] for s in sources if _moves_blocks(tensor.op, s, layouts[s])]
         if alike:
             layouts[tensor] = alike[0]
         elif final and tensor.shape in shapes:
@@ -153,6 +154,18 @@ def spread(outputs: Sequence[Tensor], known: Layouts, machine: Machine) -> dict[
             if several and block_factors(reduced[tensor], {tensor: index_map}):
                 layouts[tensor] = index_map
     return layouts
+
+
+def _moves_blocks(op: Compute, source: Tensor, index_map: IndexMap) -> bool:
+    """Whether ``op`` only moves whole blocks of channels of ``source``: each position of its own is at the same one
+    there, as phases of a transposed convolution are, which lie behind each other."""
+    if op.reduction is not None or source.shape[1] == op.axes[1].extent:
+        return False
+    lanes, channel = lanes_of(index_map), op.axes[1].var
+    bounds = Bounds({axis.var: axis.extent for axis in op.axes})
+    places = [indices[1] for read, indices in reads_of(op) if read == source]
+    kept = (simplify((place - channel) % lanes, bounds) == ZERO for place in places)
+    return simplify(op.axes[1].extent % lanes, bounds) == ZERO and all(kept)
 
 
 def _is_scattered(op: Compute, reader: Compute, machine: Machine) -> bool:

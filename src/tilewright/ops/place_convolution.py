@@ -11,10 +11,11 @@ is computed between images. For strides, and where all that would be too much, e
 read.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from tilewright.base.dtypes import bf16, f32
+from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.convolution import add_bias
@@ -49,48 +50,107 @@ def place_conv(
     """
     if x.dtype != f32 or weight.dtype != bf16 or weight.ndim != x.ndim + 3:
         raise BadProgram(f"PlaceConv of {x} by {weight}: images of f32, and filters of bf16 in blocks are needed")
+
+    def element(value: Expr) -> Expr:
+        return cast(unary(UnaryOp.FLUSH, value), bf16)
+
+    moves = _Moves(filters, strides, pads, dilations, images, is_gathered)
+    product = _places(x, weight, moves, _Data(element, const(0, bf16), f32))
+    return product if bias is None else add_bias(product, bias)
+
+
+@operator("PlaceDotConvolution", FusionKind.CONTRACTION, Trait.STORES_BLOCKS)
+def place_dot_convolution(
+    x: Tensor,
+    weight: Tensor,
+    around: Tensor | None = None,
+    *,
+    filters: int,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    images: int = 0,
+    is_gathered: bool = False,
+) -> Tensor:
+    """A convolution of ``x [N, C, spatial...]`` (bytes), padded with ``around`` (default 0): ``[N, filters,
+    spatial...]`` in i32.
+
+    ``weight [F/lanes, C/width, kernel..., width/4, lanes, 4]`` (i8) as for ``BlockedDotConvolution``; ``images``
+    and ``is_gathered`` as for ``PlaceConv``.
+    """
+    if x.dtype not in (u8, i8) or weight.dtype != i8 or weight.ndim != x.ndim + 3:
+        raise BadProgram(f"PlaceDotConvolution of {x} by {weight}: bytes, and filters of i8 in blocks are needed")
+    padding = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
+    moves = _Moves(filters, strides, pads, dilations, images, is_gathered)
+    return _places(x, weight, moves, _Data(lambda value: value, padding, i32))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """The attributes of both."""
+
+    filters: int
+    strides: Sequence[int]
+    pads: Sequence[int]
+    dilations: Sequence[int]
+    images: int
+    is_gathered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """What products are made of: an ``element`` of the data, or ``padding``, in numbers of ``wide``."""
+
+    element: Callable[[Expr], Expr]
+    padding: Expr
+    wide: DType
+
+
+def _places(x: Tensor, weight: Tensor, moves: _Moves, of: _Data) -> Tensor:
     strips, blocks, *kernel, pairs, lanes, size = weight.shape
-    sliding = window(x, tuple(kernel), strides, pads, dilations)
+    dilations, images, is_gathered = moves.dilations, moves.images, moves.is_gathered
+    sliding = window(x, tuple(kernel), moves.strides, moves.pads, dilations)
     outputs, taps = static(sliding.outputs(x.shape[2:])), static(tuple(kernel))
     if outputs is None or taps is None:
-        raise BadProgram(f"PlaceConv of {x} by {weight}: extents must be known")
-    if images if is_gathered else any(stride != 1 for stride in strides):
+        raise BadProgram(f"places of {x} by {weight}: extents must be known")
+    if images if is_gathered else any(stride != 1 for stride in moves.strides):
         raise BadProgram(
-            f"PlaceConv of {x}: places that are not gathered have strides of 1, not {tuple(strides)}; those that are "
+            f"places of {x}: those that are not gathered have strides of 1, not {tuple(moves.strides)}; those that are "
             f"have no images apart, not {images}"
         )
     axes = te.reduce_axis((0, blocks), name="c"), *sliding.taps()
     pair, inner = te.reduce_axis((0, pairs), name="p"), te.reduce_axis((0, size), name="g")
-    pitches = _pitches((outputs if is_gathered else lines(outputs, taps, dilations))[images:])
+    padded = lines(outputs, taps, dilations)
+    pitches = _pitches((outputs if is_gathered else padded)[images:])
     rows = sum((y - 1) * pitch for y, pitch in zip(outputs[images:], pitches, strict=True)) + 1
     shape = blocks, simplified(pairs * size)
-    gathered = _gathered(x, sliding, outputs, taps, shape) if is_gathered else None
-    data = _in_lines(x, sliding, lines(outputs, taps, dilations), images, shape) if gathered is None else gathered
+    if is_gathered:
+        data = _gathered(x, sliding, outputs, taps, shape, of)
+    else:
+        data = _in_lines(x, sliding, padded, images, shape, of)
 
     def body(index: Index) -> Reduction:
         batch, strip, *apart, row, lane = index
-        block, *moves = (axis.var for axis in axes)
+        block, *steps = (axis.var for axis in axes)
         channel = pair.var * size + inner.var
         if is_gathered:
-            left = data[(batch, block, *moves, row, channel)]
+            left = data[(batch, block, *steps, row, channel)]
         else:
-            steps = [k * d for k, d in zip(moves, dilations, strict=True)]
-            whole = [y + step for y, step in zip(apart, steps[:images], strict=True)]
-            at = sum((step * pitch for step, pitch in zip(steps[images:], pitches, strict=True)), row)
+            by = [k * d for k, d in zip(steps, dilations, strict=True)]
+            whole = [y + step for y, step in zip(apart, by[:images], strict=True)]
+            at = sum((step * pitch for step, pitch in zip(by[images:], pitches, strict=True)), row)
             left = data[(batch, block, *whole, at, channel)]
-        right = weight[(strip, block, *moves, pair.var, lane, inner.var)]
-        return te.sum(cast(left, f32) * cast(right, f32), axis=(*axes, pair, inner))
+        right = weight[(strip, block, *steps, pair.var, lane, inner.var)]
+        return te.sum(cast(left, of.wide) * cast(right, of.wide), axis=(*axes, pair, inner))
 
-    apart = map(const, outputs[:images])
-    sums = tensor((x.shape[0], strips, *apart, const(rows), lanes), body, name="conv")
+    sums = tensor((x.shape[0], strips, *map(const, outputs[:images]), const(rows), lanes), body, name="conv")
 
     def placed(index: Index) -> Expr:
         batch, filter_, *places = index
         row = sum((y * pitch for y, pitch in zip(places[images:], pitches, strict=True)), ZERO)
         return sums[(batch, filter_ // lanes, *places[:images], row, filter_ % lanes)]
 
-    product = tensor((x.shape[0], const(filters), *map(const, outputs)), placed, name="places")
-    return product if bias is None else add_bias(product, bias)
+    return tensor((x.shape[0], const(moves.filters), *map(const, outputs)), placed, name="places")
 
 
 def lines(outputs: Sequence[int], taps: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
@@ -109,21 +169,23 @@ def _coordinates(flat: Expr, extents: Sequence[int]) -> list[Expr]:
     return [flat // pitch if place == 0 else flat // pitch % extent for place, (extent, pitch) in enumerate(pairs)]
 
 
-def _in_lines(x: Tensor, sliding: Window, extents: Sequence[int], images: int, shape: tuple[Expr, Expr]) -> Tensor:
+def _in_lines(
+    x: Tensor, sliding: Window, extents: Sequence[int], images: int, shape: tuple[Expr, Expr], of: _Data
+) -> Tensor:
     """``[N, blocks, images..., positions, width]``: the padded data, one position of an image after the other."""
     blocks, width = shape
 
     def body(index: Index) -> Expr:
         batch, block, *apart, position, channel = index
         places = [*apart, *_coordinates(position, extents[images:])]
-        return _element(x, sliding, batch, block * width + channel, places)
+        return _element(x, sliding, batch, block * width + channel, places, of)
 
     apart = map(const, extents[:images])
     return tensor((x.shape[0], blocks, *apart, const(prod(extents[images:])), width), body, name="lines")
 
 
 def _gathered(
-    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr]
+    x: Tensor, sliding: Window, outputs: Sequence[int], taps: Sequence[int], shape: tuple[Expr, Expr], of: _Data
 ) -> Tensor:
     """``[N, blocks, kernel..., places, width]``: what each tap reads."""
     blocks, width = shape
@@ -131,16 +193,15 @@ def _gathered(
     def body(index: Index) -> Expr:
         batch, block, *moves, place, channel = index
         positions = sliding.positions(_coordinates(place, outputs), moves)
-        return _element(x, sliding, batch, block * width + channel, positions)
+        return _element(x, sliding, batch, block * width + channel, positions, of)
 
     return tensor((x.shape[0], blocks, *map(const, taps), const(prod(outputs)), width), body, name="gathered")
 
 
-def _element(x: Tensor, sliding: Window, batch: Expr, channel: Expr, positions: Sequence[Expr]) -> Expr:
-    """The rounded element at ``positions`` of the padded data."""
+def _element(x: Tensor, sliding: Window, batch: Expr, channel: Expr, positions: Sequence[Expr], of: _Data) -> Expr:
+    """The element at ``positions`` of the padded data."""
     places = [at - begin for at, begin in zip(positions, sliding.begins, strict=True)]
     inside = [channel < x.shape[1]]
     for place, extent in zip(places, x.shape[2:], strict=True):
         inside += [place >= 0, place < extent]
-    value = cast(unary(UnaryOp.FLUSH, x[(batch, channel, *places)]), bf16)
-    return select(all_of(*inside), value, const(0, bf16))
+    return select(all_of(*inside), of.element(x[(batch, channel, *places)]), of.padding)

@@ -27,6 +27,7 @@ _SUMS_OF_BYTES = frozenset(
             "QuantizedConv",
             "ConvInteger",
             "BlockedDotConvolution",
+            "PlaceDotConvolution",
             "DotConvolution",
             "PixelRowConv",
             "ChannelConvolution",

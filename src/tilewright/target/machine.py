@@ -68,10 +68,13 @@ class Machine:
     """The least cycles of such a product, of few rows. (Sapphire Rapids, measured.)"""
     matrix_load: float = 8.0
     """Cycles to load a tile from the first cache: 16 rows, two at a time."""
+    matrix_far_load: float = 35.0
+    """The same from the second cache. (Granite Rapids, measured.)"""
+    matrix_part: float = 1.2
+    """Relative time to get weights from beyond the second cache, of which a tile reads a part of each row: nothing
+    foresees that. (Granite Rapids, measured.)"""
     matrix_store: float = 15.0
     """Cycles to store a tile. (Sapphire Rapids, measured.)"""
-    matrix_bytes: float = 40.0
-    """Bytes per cycle of the operands that tiles load from the second cache."""
     matrix_start: float = 220.0
     """Cycles to configure and to release the matrix unit. (Sapphire Rapids, measured.)"""
     tile_stream_bytes: float = 4.5

@@ -90,10 +90,13 @@ def _loading(result: Value, weight: Value, blocks: Blocks) -> float:
     """Cycles in which a matrix unit loads the filters of bf16, once for each row of places."""
     machine, target = blocks.target.machine, blocks.target
     rows, panel = points(result.shape[2:-1]), width_of(result, blocks) * points(weight.shape[1:]) * bf16.itemsize
-    rate = machine.matrix_bytes if panel <= _NEAR * target.l2_bytes else machine.third_bytes
+    near = _TILE / machine.matrix_far_load
+    rate = near if panel <= _NEAR * target.l2_bytes else machine.third_bytes
     return points(result.shape[:1]) * rows * points(weight.shape) * bf16.itemsize / rate
 
 
+_TILE = 1024
+"""Bytes of a tile."""
 _NEAR = 0.4
 """The part of the second cache that filters may fill which are read again and again while others come."""
 

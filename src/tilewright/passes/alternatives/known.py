@@ -17,7 +17,7 @@ from tilewright.passes.alternatives.integer_products import IN_CHANNELS, IN_GROU
 from tilewright.passes.alternatives.joined_groups import JOINED_GROUPS
 from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
 from tilewright.passes.alternatives.phases import INTERLEAVED_PHASES, SEPARATE_PHASES
-from tilewright.passes.alternatives.places_in_rows import PLACES_IN_ROWS
+from tilewright.passes.alternatives.places_in_rows import BYTE_PLACES_IN_ROWS, PLACES_IN_ROWS
 from tilewright.passes.alternatives.quantized_products import DEQUANTIZED, SCALED
 from tilewright.passes.alternatives.tap_products import TAP_PRODUCTS
 from tilewright.passes.alternatives.taps_in_rows import TAPS_IN_ROWS
@@ -29,7 +29,7 @@ from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
     *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS),
-    *(TAPS_IN_ROWS, PLACES_IN_ROWS, WHOLE_CHANNELS, JOINED_GROUPS),
+    *(TAPS_IN_ROWS, PLACES_IN_ROWS, BYTE_PLACES_IN_ROWS, WHOLE_CHANNELS, JOINED_GROUPS),
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, TAP_PRODUCTS, F2, F3, F4),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS, IN_TILES),

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.base.dtypes import bf16
+from tilewright.base.dtypes import bf16, i8, u8
 from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Array, Node
@@ -20,9 +20,11 @@ from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
 from tilewright.passes.blocks import Blocks, Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
 
 _CONVOLUTION, _PLACES = require("Conv"), require("PlaceConv")
+_BYTES, _BYTE_PLACES = require("BlockedDotConvolution"), require("PlaceDotConvolution")
 _PAIR = 2
-_FEW_BETWEEN = 1.3
-"""Rows for each place, up to which those between rows of places are computed, and places never gathered."""
+_FEW_BETWEEN, _FEW_BETWEEN_BYTES = 1.3, 1.6
+"""Rows for each place, up to which those between rows of places are computed, and places never gathered: products of
+bytes take half of the time."""
 _PANEL = 32
 """Filters that a tile has, for which it reads all places once more."""
 
@@ -33,7 +35,8 @@ class PlacesInRows:
     name = "places in rows"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
-        for problem in _problems(node, facts):
+        found = _problem(node, facts)
+        for problem in () if found is None else found.variants(_FEW_BETWEEN):
             name = f"{problem.kind}{self.name}"
             cycles = _cycles(problem, node, facts)
             make = partial(_make, problem, facts.blocks)
@@ -41,6 +44,21 @@ class PlacesInRows:
 
 
 PLACES_IN_ROWS = PlacesInRows()
+
+
+class BytePlacesInRows:
+    """The same for bytes, where a row of places is about a tile or less: the model compares it with such rows."""
+
+    name = "byte places in rows"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        found = _problem_of_bytes(node, facts)
+        for problem in () if found is None else found.variants(_FEW_BETWEEN_BYTES):
+            name, make = f"{problem.kind}{self.name}", partial(_make_bytes, problem)
+            yield Way(name, is_blocked=True, reads=Reads.BLOCKED, make=make)
+
+
+BYTE_PLACES_IN_ROWS = BytePlacesInRows()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,21 @@ class _Problem:
     """Whether each tap has a copy of what it reads."""
 
     @property
+    def moves(self) -> dict[str, Attribute]:
+        """The attributes of the node that computes it."""
+        moves = {"strides": self.strides, "pads": self.pads, "dilations": self.dilations}
+        return {**moves, "images": self.images, "is_gathered": self.is_gathered}
+
+    def variants(self, few: float) -> list["_Problem"]:
+        """The ways to have all places as rows, if there are few enough of them. ``few``: rows for each place up to
+        which they are not gathered."""
+        apart = range(2 if len(self.outputs) > 2 else 1) if set(self.strides) == {1} else ()
+        in_lines = [replace(self, images=images) for images in apart]
+        is_sparse = all(problem.rows * problem.products > few * prod(self.outputs) for problem in in_lines)
+        gathered = [replace(self, is_gathered=True)] if is_sparse else []
+        return [problem for problem in (*in_lines, *gathered) if 1 < problem.rows <= MOST_ROWS]
+
+    @property
     def kind(self) -> str:
         """What tells it from others, in a name."""
         return "gathered " if self.is_gathered else "images of " if self.images else ""
@@ -73,11 +106,6 @@ class _Problem:
         return sum((y - 1) * prod(extents[place + 1 :]) for place, y in enumerate(within)) + 1
 
     @property
-    def is_sparse(self) -> bool:
-        """Whether many rows lie between those of places."""
-        return self._between > _FEW_BETWEEN * prod(self.outputs[self.images :])
-
-    @property
     def rows(self) -> int:
         """Those of a product."""
         return prod(self.outputs) if self.is_gathered else self._between
@@ -91,17 +119,6 @@ class _Problem:
     def copied(self) -> int:
         """Positions of the copy."""
         return prod(self.kernel) * prod(self.outputs) if self.is_gathered else prod(self._lines)
-
-
-def _problems(node: Node, facts: Facts) -> list[_Problem]:
-    """The ways to have all places as rows, if there are few enough of them."""
-    found = _problem(node, facts)
-    if found is None:
-        return []
-    apart = range(max(1, len(found.outputs) - 1)) if set(found.strides) == {1} else ()
-    in_lines = [replace(found, images=images) for images in apart]
-    gathered = [replace(found, is_gathered=True)] if found.is_sparse or not in_lines else []
-    return [problem for problem in (*in_lines, *gathered) if 1 < problem.rows <= MOST_ROWS]
 
 
 def _problem(node: Node, facts: Facts) -> _Problem | None:
@@ -120,6 +137,27 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     found = _Problem(kernel, outputs, strides, pads, dilations)
     is_single = prod(kernel) == 1 and set(strides) == {1} and not any(pads)
     return found if not is_single and min(pads) >= 0 else None
+
+
+def _problem_of_bytes(node: Node, facts: Facts) -> _Problem | None:
+    """The convolution, if it is one of bytes in blocks for a matrix unit, and rows of its places fill no two tiles."""
+    unit, data, attributes = tile_unit(facts.target, u8, i8), node.inputs[0], dict(node.attributes)
+    if node.op != _BYTES or unit is None or data is None or node.inputs[1] is None:
+        return None
+    kernel, outputs = static(node.inputs[1].shape[2:-3]), static(node.outputs[0].shape[2:])
+    if kernel is None or outputs is None or attributes.get("group", 1) != 1 or attributes.get("is_limited"):
+        return None
+    names = ("strides", 1, 1), ("pads", 2, 0), ("dilations", 1, 1)
+    strides, pads, dilations = (entries_of(attributes.get(n), c * len(kernel), default) for n, c, default in names)
+    found = _Problem(kernel, outputs, strides, pads, dilations)
+    is_single = prod(kernel) == 1 and set(strides) == {1} and not any(pads)
+    are_short = outputs[-1] < 2 * unit.rows and len(outputs) > 1
+    return found if are_short and not is_single and min(pads) >= 0 else None
+
+
+def _make_bytes(problem: _Problem, node: Node, building: Building) -> None:
+    attributes = {**problem.moves, "filters": dict(node.attributes)["filters"]}
+    building.add(_BYTE_PLACES, node.inputs, node, "", attributes, Reads.BLOCKED)
 
 
 def _cycles(problem: _Problem, node: Node, facts: Facts) -> float:
@@ -143,14 +181,7 @@ def _make(problem: _Problem, blocks: Blocks, node: Node, building: Building) -> 
     assert data is not None and weight is not None, "a convolution has data and a weight"
     width, lanes = width_of(data, blocks), width_of(node.outputs[0], blocks)
     packed = building.weight(weight, ("in pairs", width, lanes), partial(packed_in_pairs, width, lanes))
-    attributes: dict[str, Attribute] = {
-        "filters": len(building.constants[weight]),
-        "strides": problem.strides,
-        "pads": problem.pads,
-        "dilations": problem.dilations,
-        "images": problem.images,
-        "is_gathered": problem.is_gathered,
-    }
+    attributes = {**problem.moves, "filters": len(building.constants[weight])}
     inputs = [data, packed, *([] if bias is None else [bias])]
     building.add(_PLACES, inputs, node, "", attributes, Reads.BLOCKED)
 

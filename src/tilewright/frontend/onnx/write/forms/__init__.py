@@ -61,6 +61,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "PixelRowConv": _COMPILED,
     "PixelRows": _COMPILED,
     "PlaceConv": _COMPILED,
+    "PlaceDotConvolution": _COMPILED,
     "RangeCount": STAGED,
     "Scaled": OF_CODES,
     "SliceFrom": STAGED,
