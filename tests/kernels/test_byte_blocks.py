@@ -111,8 +111,8 @@ def test_whole_rows_are_multiplied_where_channels_fill_them() -> None:
 
 
 def test_all_places_are_rows_where_a_row_of_them_is_short() -> None:
-    """The filters are read once for all, instead of once for each row."""
-    for size, rows in (((7, 7), 61), ((2, 7, 7), 142), ((28, 28), 28)):
+    """The filters are read once for an image, instead of once for each row."""
+    for size, rows in (((7, 7), 61), ((2, 7, 7), 61), ((28, 28), 28)):
         compiled = tilewright.compile(Window(64, 64, size).model(), target=UNIT)
         called = "".join(str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
         assert re.search(f"tdpbusd_s[0-9_]*{rows}_[0-9]+_r", called), size
