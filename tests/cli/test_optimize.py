@@ -65,11 +65,6 @@ def test_rules_are_added_to_the_usual_ones(model: Path, tmp_path: Path, capsys: 
     assert "before all files" in capsys.readouterr().err
 
 
-def test_strict_numbers_are_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["optimize", str(model), "--math", "strict", "--quiet"]) == 2
-    assert "math=strict forbids" in capsys.readouterr().err
-
-
 def test_other_rules_and_another_strategy(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = tmp_path / "own.rules"
     rules.write_text(

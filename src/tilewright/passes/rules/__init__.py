@@ -16,7 +16,7 @@ canonical form of terms).
 
 from tilewright.passes.rules.apply import applied
 from tilewright.passes.rules.build import Match
-from tilewright.passes.rules.floats import Floats, floats_of
+from tilewright.passes.rules.floats import Floats, floats_of, is_permitted, permitted_floats
 from tilewright.passes.rules.index import Index, index_of
 from tilewright.passes.rules.library import ALGEBRA, GENERATED, SEARCH, load_rules
 from tilewright.passes.rules.match import matches
@@ -41,9 +41,11 @@ __all__ = [
     "applied",
     "floats_of",
     "index_of",
+    "is_permitted",
     "load_rules",
     "matches",
     "parse_rules",
+    "permitted_floats",
     "print_rule",
     "print_rules",
     "rewrite",

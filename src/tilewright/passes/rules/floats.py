@@ -7,9 +7,12 @@ expression has the sets. So a rule may be held for one that changes more than it
 elements meet: there, a part of an operand, and a transposed one, are other operands than the whole.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
+from types import MappingProxyType
 
+from tilewright.base.numerics import Math
 from tilewright.ops.operator import FusionKind, Trait, require
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 
@@ -25,6 +28,27 @@ class Floats(Enum):
     """Has other intermediate values of data: they may overflow, or cancel each other, where those before do not."""
 
 
+_PERMITTED: Mapping[Math, frozenset[Floats]] = MappingProxyType(
+    {
+        Math.STRICT: frozenset({Floats.EXACT}),
+        Math.CAREFUL: frozenset({Floats.EXACT, Floats.REASSOCIATES}),
+        Math.DEFAULT: frozenset(Floats),
+        Math.FAST: frozenset(Floats),
+    }
+)
+
+
+def permitted_floats(math: Math) -> frozenset[Floats]:
+    """What rules of a search, of a user and of packages may do to floats under ``math``."""
+    return _PERMITTED[math]
+
+
+def is_permitted(rule: Rule, math: Math) -> bool:
+    """Whether ``rule`` may be applied under ``math``."""
+    return floats_of(rule) in permitted_floats(math)
+
+
+@lru_cache(maxsize=4096)
 def floats_of(rule: Rule) -> Floats:
     """What ``rule`` does to floats. Weights that it composes are no data: they are finite, or it is not applied."""
     given = {element for term in subterms(rule.sources) if _computes(term) for element in _elements(term, False)}

@@ -34,9 +34,9 @@ Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Sequence[Array]]
 
 SEEDS = (0, 1)
 """Seeds of the inputs with which both graphs are run."""
-TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
+TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.CAREFUL: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
 """Maximum relative difference of float32 outputs, by the policy for rounding errors (``Math``)."""
-_RUN_TIME_EXTENT = 3
+RUN_TIME_EXTENT = 3
 """The size of run-time extents when graphs are run, or their bound if that is smaller."""
 
 
@@ -144,7 +144,7 @@ def _largest_difference(before: Graph, after: Graph, run: Runner, tolerance: flo
     return largest
 
 
-def random_feeds(graph: Graph, seed: int, size: int = _RUN_TIME_EXTENT) -> dict[str, Array]:
+def random_feeds(graph: Graph, seed: int, size: int = RUN_TIME_EXTENT) -> dict[str, Array]:
     """Arrays for each input (see ``random_array``); run-time extents are ``size``, or their bounds if less."""
     generator = np.random.default_rng(seed)
     inputs = graph.inputs
