@@ -13,6 +13,7 @@ import tilewright
 from tests.frontend.models import single_node
 from tests.test_superoptimizer import cell, printed
 from tilewright.backend.reference.backend import REFERENCE
+from tilewright.base.arrays import has_same_bits
 from tilewright.base.dtypes import DType, f16, f32
 from tilewright.base.errors import BadInput
 from tilewright.base.numerics import Math
@@ -43,7 +44,7 @@ from tilewright.passes.rules import (
 from tilewright.passes.rules.given import RuleFile
 from tilewright.superopt.search.optimization import Search
 from tilewright.superopt.search.result import Cause
-from tilewright.superopt.validate.bits import differing, has_same_bits, telling_feeds
+from tilewright.superopt.validate.bits import differing, telling_feeds
 from tilewright.superoptimizer import compile_by_rules, superoptimize
 from tilewright.symbolic.expr import const
 from tilewright.target.target import Target

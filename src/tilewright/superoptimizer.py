@@ -28,7 +28,7 @@ from tilewright.compilation import ALONE, Compiled, Options, Services, compile_p
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
 from tilewright.passes.normalize import normalize
-from tilewright.passes.rules import ALGEBRA, Rule, floats_of, is_permitted, load_rules, rewrite, sweeps
+from tilewright.passes.rules import ALGEBRA, Rule, floats_of, is_permitted, load_rules, permitted_rule, rewrite, sweeps
 from tilewright.superopt.costs.kernel_model import KernelCosts
 from tilewright.superopt.costs.provider import CostProvider
 from tilewright.superopt.prove.verification import Engine, Verdict, verify_rule
@@ -74,7 +74,7 @@ def compile_by_rules(prepared: Graph, options: Options, services: Services) -> C
     applied without end.
     """
     _check_asked(options)
-    rules = [rule for rule in _others(options) if is_permitted(rule, options.math)]
+    rules = [found for rule in _others(options) if (found := permitted_rule(rule, options.math)) is not None]
     forbidden = left_out([rule for rule in _others(options) if not is_permitted(rule, options.math)], prepared)
     try:
         done = list(sweeps(prepared, rules, fold=False))
@@ -195,7 +195,8 @@ def costs_of(graph: Graph, options: Options) -> KernelCosts:
 def folded(graph: Graph, math: Math = Math.DEFAULT) -> Graph:
     """``graph``, which a search made, with computations on weights folded, and with all rules applied that always
     reduce work and that ``math`` permits."""
-    return rewrite(normalize(graph), [rule for rule in load_rules(ALGEBRA) if is_permitted(rule, math)])
+    permitted = [found for rule in load_rules(ALGEBRA) if (found := permitted_rule(rule, math)) is not None]
+    return rewrite(normalize(graph), permitted)
 
 
 def _is_finite(graph: Graph, before: Graph) -> bool:

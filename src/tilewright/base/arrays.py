@@ -48,6 +48,16 @@ def random_array(dtype: DType, shape: Sequence[int], generator: np.random.Genera
     return np.asarray(drawn, dtype.numpy)
 
 
+def has_same_bits(a: Array, b: Array) -> bool:
+    """Whether all elements have the same bits, or are both NaN."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    old, new = (np.ascontiguousarray(array) for array in (a, b))
+    width = np.dtype(f"u{old.dtype.itemsize}")
+    are_nan = (old != old) & (new != new)
+    return bool(np.all((old.view(width) == new.view(width)) | are_nan))
+
+
 def own(array: Array) -> Array:
     """``array``; a copy if its memory belongs to another library, whose users may write to it (a tensor's memory)."""
     holder: object = array

@@ -1,7 +1,7 @@
 """The built-in rules.
 
 ``algebra.rules`` always run: their results are never slower. ``search.rules`` are for a search with a cost model:
-they may make a model slower. So may ``generated.rules``, which three commands write (``docs/appendix/searches.md``).
+they may make a model slower. So may ``generated.rules``, which three commands write (``docs/appendix/searches.md``). ``integers.rules`` are for a search, too, in quantized graphs.
 Add new files of rules here.
 """
 
@@ -14,9 +14,10 @@ from tilewright.passes.rules.text import parse_rules
 ALGEBRA = "algebra.rules"
 SEARCH = "search.rules"
 GENERATED = "generated.rules"
+INTEGERS = "integers.rules"
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def load_rules(name: str) -> tuple[Rule, ...]:
     """The rules of the file ``name`` in this folder, in order."""
     return tuple(parse_rules(files(__package__ or "").joinpath(name).read_text("utf-8")))

@@ -76,7 +76,7 @@ class _Writing:
     def _variable(self, v: Variable) -> Variable:
         if v.leading is None or v.leading not in self.leading:
             return v
-        return Variable(v.name, (*self.leading[v.leading], *v.shape), None, v.is_weight)
+        return replace(v, shape=(*self.leading[v.leading], *v.shape), leading=None)
 
     def _attributes(self, term: Apply) -> Written:
         written = [(name, spliced(value, self.leading)) for name, value in term.attributes]

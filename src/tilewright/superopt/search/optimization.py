@@ -16,12 +16,14 @@ from tilewright.graph import Graph
 from tilewright.passes.rules import (
     ALGEBRA,
     GENERATED,
+    INTEGERS,
     SEARCH,
     Floats,
     Rule,
     is_permitted,
     load_rules,
     permitted_floats,
+    permitted_rule,
     sweeps,
 )
 from tilewright.superopt.costs.memory import peak_memory
@@ -62,7 +64,7 @@ EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
 
 def built_in_rules() -> tuple[Rule, ...]:
     """The default rules of a search: all built-in ones."""
-    return (*load_rules(ALGEBRA), *load_rules(SEARCH), *load_rules(GENERATED))
+    return tuple(rule for file in (ALGEBRA, SEARCH, INTEGERS, GENERATED) for rule in load_rules(file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +89,9 @@ class Search:
         return Search(built_in_rules(), EFFORTS[level], memory=memory)
 
     def under(self, math: Math) -> "Search":
-        """The search by those of its rules that ``math`` permits; the others are ``left_out``."""
-        kept = tuple(rule for rule in self.rules if is_permitted(rule, math))
+        """The search by those of its rules that ``math`` permits, perhaps for integers only; the others are
+        ``left_out``."""
+        kept = tuple(found for rule in self.rules if (found := permitted_rule(rule, math)) is not None)
         others = tuple(rule for rule in self.rules if not is_permitted(rule, math))
         splits = Floats.REASSOCIATES in permitted_floats(math)
         return replace(self, rules=kept, left_out=(*self.left_out, *others), splits_layers=splits)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from tilewright.base.arrays import has_same_bits
 from tilewright.base.dtypes import DType, f16, f64
 from tilewright.graph import Array, Graph
 from tilewright.superopt.validate.validation import RUN_TIME_EXTENT, random_feeds
@@ -61,16 +62,6 @@ def telling_feeds(graph: Graph, seed: int) -> Iterator[dict[str, Array]]:
         for kind in _Floats:
             random = np.random.default_rng(seed)
             yield {value.name: _drawn(value.dtype, feeds[value.name], kind, random) for value in graph.inputs}
-
-
-def has_same_bits(a: Array, b: Array) -> bool:
-    """Whether all elements have the same bits, or are both NaN."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    old, new = (np.ascontiguousarray(array) for array in (a, b))
-    width = np.dtype(f"u{old.dtype.itemsize}")
-    are_nan = (old != old) & (new != new)
-    return bool(np.all((old.view(width) == new.view(width)) | are_nan))
 
 
 def _drawn(dtype: DType, array: Array, kind: _Floats, random: np.random.Generator) -> Array:

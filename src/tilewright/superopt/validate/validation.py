@@ -12,6 +12,7 @@ The method is that of Pnueli, Siegel and Singerman ("Translation validation", TA
 of proof; equal values serve as cut points, as in combinational equivalence checking.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -63,12 +64,14 @@ class Validation:
         return min(1.0, sum(one.error_bound for one in self.checked))
 
     def __str__(self) -> str:
-        exact = sum(one.method is Method.EXACT for one in self.checked)
+        counts = Counter(one.method for one in self.checked)
         parts = [f"{self.same} values as before"]
-        if exact:
-            parts.append(f"{exact} changed ones equal modulo a prime")
-        if exact < len(self.checked):
-            parts.append(f"{len(self.checked) - exact} in float64")
+        if counts[Method.EXACT]:
+            parts.append(f"{counts[Method.EXACT]} changed ones equal modulo a prime")
+        if counts[Method.BITS]:
+            parts.append(f"{counts[Method.BITS]} of integers, bit by bit")
+        if counts[Method.FLOAT64]:
+            parts.append(f"{counts[Method.FLOAT64]} in float64")
         if self.undecided:
             parts.append(f"{len(self.undecided)} undecided")
         if self.largest_difference is not None:
