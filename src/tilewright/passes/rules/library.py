@@ -1,8 +1,8 @@
 """The built-in rules.
 
 ``algebra.rules`` always run: their results are never slower. ``search.rules`` are for a search with a cost model:
-they may make a model slower. So may ``generated.rules``, which three commands write (``docs/appendix/searches.md``). ``integers.rules`` are for a search, too, in quantized graphs.
-Add new files of rules here.
+they may make a model slower. So may ``integers.rules``, for quantized graphs, and ``generated.rules``, which three
+commands write (``docs/appendix/searches.md``). Add new files of rules here.
 """
 
 from functools import lru_cache

@@ -11,8 +11,9 @@
       need n1 % 16 == 0
       proof proved by slice-of-concat, matmul-concat-columns; 8 shapes
 
-Variables are floats. ``x: byte[m, k]`` are integers of 8 bits, ``x: integer[m, k]`` any integers, which wrap around, and
-``s: scale[]`` are known positive numbers by which integers are multiplied; ``w: weight byte[k, n]`` are known bytes.
+Variables are floats. ``x: byte[m, k]`` are integers of 8 bits, ``x: integer[m, k]`` any integers, which wrap around,
+and ``s: scale[]`` are known positive numbers by which integers are multiplied; ``w: weight byte[k, n]`` are known
+bytes.
 
 ``.1`` is the second result of an operator; without it, the first. ``**rest`` denotes all attributes that are not
 written, and ``*b`` in an attribute, as in ``shape=(*b, m * k)``, for the extents of leading dimensions. Terms and

@@ -1,7 +1,7 @@
 """Versions of a rule for ranks of its leading dimensions, and for values of flags on which shapes depend."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from tilewright.base.errors import BadProgram

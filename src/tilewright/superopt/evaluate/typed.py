@@ -1,6 +1,6 @@
 """Evaluates rules about integers bit by bit, in the types that graphs have: bytes saturate, sums wrap around.
 
-Integers are drawn from their whole range, half of them at its ends; floats may be infinite or NaN; scales are positive.
+Integers are of all magnitudes, many at the ends of their range; floats may be infinite or NaN; scales are positive.
 Every choice of types of the bytes for which the rule is well-typed is tried. Floats that the rule rounds elsewhere, as
 ``floats_of`` says, may differ by that.
 """
@@ -11,7 +11,7 @@ from itertools import islice, product
 
 import numpy as np
 
-from tilewright.base.arrays import Array, has_same_bits
+from tilewright.base.arrays import Array, has_same_bits, random_integers
 from tilewright.base.dtypes import DType, f32, from_numpy, i8, i32, u8
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.graph import Value, evaluate_node, make_node
@@ -51,6 +51,8 @@ def typed_witness(rule: Rule) -> TypedWitness | None:
 def _compared(rule: Rule) -> Iterator[TypedWitness | None]:
     """The result at each choice of types and values for which both sides have one."""
     is_exact = floats_of(rule) is Floats.EXACT
+    if any(extent < 1 for variable in rule.variables for extent in static(variable.shape) or ()):
+        return
     for seed, types in enumerate(islice(_types(rule.variables), _MOST_TYPES)):
         try:
             yield _differing(rule, _drawn(rule.variables, types, seed), is_exact=is_exact)
@@ -78,9 +80,7 @@ def _drawn(variables: Sequence[Variable], types: Sequence[DType], seed: int) -> 
 
 def _array(variable: Variable, dtype: DType, shape: Sequence[int], random: np.random.Generator) -> Array:
     if dtype.is_int:
-        low, high = int(dtype.min), int(dtype.max)
-        ends = random.choice(np.array([low, low + 1, -1 if low else 1, 0, high - 1, high]), shape)
-        return np.where(random.random(shape) < 0.5, ends, random.integers(low, high + 1, shape)).astype(dtype.numpy)
+        return random_integers(dtype, shape, random)
     if variable.kind is Kind.SCALE:
         return random.choice(_SCALES, shape).astype(dtype.numpy)
     special = random.choice(np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 0.5, -1.5, 300.0]), shape)
@@ -123,10 +123,13 @@ def _value(term: Term, known: Mapping[Term, Array], values: Mapping[str, Array])
             arrays = [known[operand] for operand in operands]
             if op.name == "Slice":
                 check_slice(term, arrays[0].shape)
-            inputs = {Value(f"v{place}", from_numpy(array.dtype), tuple(map(const, array.shape))): array
-                      for place, array in enumerate(arrays)}
-            node = make_node(op, list(inputs), [f"r{place}" for place in range(output + 1)],
-                             Bindings({}).attributes(term))
+            inputs = {
+                Value(f"v{place}", from_numpy(array.dtype), tuple(map(const, array.shape))): array
+                for place, array in enumerate(arrays)
+            }
+            node = make_node(
+                op, list(inputs), [f"r{place}" for place in range(output + 1)], Bindings({}).attributes(term)
+            )
             return evaluate_node(node, inputs)[output]
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
-from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
 from tilewright.passes.rules.kinds import has_kinds
+from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
 from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.superopt.evaluate.instances import Instance, Trial, inputs, sampled, sides, try_floats, try_rule
 from tilewright.superopt.evaluate.typed import typed_witness

@@ -1,8 +1,9 @@
 """Compares both sides of a region by evaluation at random values of its leaves.
 
-Regions of integers are evaluated in their own types, at integers from the whole range: bytes saturate, sums wrap around,
-and what is an integer must have the same bits. Others first exactly, over the integers modulo a prime (``domains``): sums, products and quotients are exact, and roots,
-exponentials and extrema are random functions, the same on both sides. If the sides differ or can't be evaluated there,
+Regions of integers are evaluated in their own types, at integers from the whole range: bytes saturate, sums wrap
+around, and what is an integer must have the same bits. Others are compared exactly at first, over the integers modulo a
+prime (``domains``): sums, products and quotients are exact, and roots, exponentials and extrema are random functions,
+the same on both sides. If the sides differ or can't be evaluated there,
 in float64: some equations hold only for the true functions, and some constants are rounded.
 """
 
@@ -12,8 +13,8 @@ from math import isfinite, prod
 
 import numpy as np
 
-from tilewright.base.arrays import has_same_bits, random_array
-from tilewright.base.dtypes import DType, f64
+from tilewright.base.arrays import has_same_bits, random_array, random_integers
+from tilewright.base.dtypes import DType, f64, i8, u8
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
 from tilewright.graph import Array, Value, evaluate_node, make_node
 from tilewright.loops.evaluate_extern import evaluate_extern
@@ -205,9 +206,10 @@ class _Program:
 
 
 def _agrees_in_bits(region: Region, seed: int) -> bool | None:
-    """Whether both sides agree in their own types; None if no leaf is an integer, or none has a value, as where
-    integers are indices."""
-    if not any(leaf.type.dtype.is_int and leaf.literal is None for leaf in region.leaves):
+    """Whether both sides agree in their own types; None if the region has no bytes and no integers as leaves, or no
+    value, as where integers are indices."""
+    has_bytes = any(kind.dtype in (i8, u8) for step in region.steps for kind in step.types)
+    if not has_bytes and not any(leaf.type.dtype.is_int and leaf.literal is None for leaf in region.leaves):
         return None
     try:
         return all(_have_same_bits(region, np.random.default_rng([seed, sample])) for sample in range(SAMPLES))
@@ -241,15 +243,14 @@ def _typed(leaf: Leaf, generator: np.random.Generator) -> Array:
     if leaf.literal is not None:
         return np.full(shape, leaf.literal.value).astype(dtype.numpy)
     if dtype.is_int:
-        low, high = int(dtype.min), int(dtype.max)
-        ends = generator.choice(np.array([low, high], dtype.numpy), shape)
-        drawn = generator.integers(low, high, shape, dtype.numpy, endpoint=True)
-        return np.where(generator.random(shape) < _AT_END, ends, drawn)
-    return random_array(dtype, shape, generator)
+        return random_integers(dtype, shape, generator)
+    drawn = random_array(dtype, shape, generator)
+    special = generator.choice(np.array([np.inf, -np.inf, np.nan, 1e30]), shape).astype(drawn.dtype)
+    return np.where(generator.random(shape) < _SPECIAL, special, drawn) if dtype.is_float else drawn
 
 
-_AT_END = 0.3
-"""The fraction of integers that are the smallest or the largest one."""
+_SPECIAL = 0.05
+"""The fraction of floats that are infinite, NaN, or large."""
 
 
 def _placeholder(kind: Type, number: int) -> Tensor:
