@@ -27,6 +27,7 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import ALONE, Compiled, Options, Services, compile_prepared
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
+from tilewright.ops import Trait
 from tilewright.passes.normalize import normalize
 from tilewright.passes.rules import ALGEBRA, Rule, floats_of, is_permitted, load_rules, permitted_rule, rewrite, sweeps
 from tilewright.superopt.costs.kernel_model import KernelCosts
@@ -158,13 +159,13 @@ def optimize_for(
     Without ``search``, that is the normalized graph. ``run``: by that runtime, to compare bits under ``math="strict"``.
     Raises ``NotEquivalent`` if the result is not equivalent.
     """
-    prepared = normalize(graph)
+    prepared = for_others(graph)
     if search is None:
         return ForOthers(Optimized.unchanged(prepared), validate(prepared, prepared, math=math))
     permitted = search.under(math)
     found = permitted.optimize(prepared, costs)
     paying = (one for one in found if one.cost_after < CLEARLY * one.cost_before)
-    finite = (one for one in paying if _is_finite(normalize(one.after), prepared))
+    finite = (one for one in paying if _is_finite(for_others(one.after), prepared))
     chosen = next((one for one in finite if _pays_again(one, costs)), found[-1])
     forbidden = left_out(permitted.left_out, prepared)
     if run is not None and math is Math.STRICT and chosen.steps:
@@ -172,6 +173,11 @@ def optimize_for(
         if differing(prepared, before, after) is not None:
             forbidden, chosen = (*forbidden, *with_other_bits(chosen.steps)), found[-1]
     return ForOthers(chosen, validate(prepared, chosen.after, math=math), forbidden)
+
+
+def for_others(graph: Graph) -> Graph:
+    """``graph`` with constants folded, without rules, which may not pay elsewhere; weights of few bits stay so."""
+    return normalize(graph, kept=Trait.WIDENS)
 
 
 def _pays_again(one: Optimized, costs: CostProvider) -> bool:

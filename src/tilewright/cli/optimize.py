@@ -16,7 +16,7 @@ from rich.table import Table
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput, Unsupported
 from tilewright.base.numerics import Math
-from tilewright.base.outputs import check_output
+from tilewright.base.outputs import check_output, output
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.operator_names import operators_of
 from tilewright.cli.options import (
@@ -112,7 +112,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with reporting(f"optimizing {options.model}", plain_console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:
-        _write(found, Cost(options.cost), Math.named(options.math), options.output, given, _Others(own, kept))
+        others = _Others(own, kept, _as_given(source, options))
+        _write(found, Cost(options.cost), Math.named(options.math), options.output, given, others)
     if options.report is not None:
         from tilewright.report.page import write_page
         from tilewright.report.superopt import superopt_sections
@@ -235,24 +236,38 @@ def _read(source: "Source", options: argparse.Namespace) -> "tuple[Graph, Kept |
     return graph, kept
 
 
+def _as_given(source: "Source", options: argparse.Namespace) -> bytes | None:
+    """The user's file, if it is one ONNX file, and was searched without other sizes."""
+    from tilewright.frontend.onnx.front_end import OnnxModel
+
+    files, is_searched = source.files(), Superopt.named(options.superopt) is not Superopt.OFF
+    is_whole = isinstance(source, OnnxModel) and len(files) == 1 and not (options.shapes or options.bounds)
+    return files[0].read_bytes() if is_whole and is_searched else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Others:
     """Operators of the user, and nodes of operators that nobody defined."""
 
     operators: "Sequence[OnnxOperator]"
     kept: "Kept | None"
+    given: bytes | None
+    """The user's file, if it may be written again: it has all its weights, and no size was asked for."""
 
 
 def _write(found: _Found, cost: Cost, policy: Math, path: Path, given: Iterable[Path], others: _Others) -> None:
-    """The graph with constants folded. (Always-on rules may not pay in another runtime.)"""
+    """The graph with constants folded; for another runtime, the model as it was if nothing was found."""
     from tilewright.frontend.onnx.read.foreign import installed_operators
     from tilewright.frontend.onnx.write import exporter
-    from tilewright.passes.normalize import normalize
-    from tilewright.superoptimizer import folded
+    from tilewright.superoptimizer import folded, for_others
 
     operators = (*others.operators, *installed_operators())
     after = found.optimized.after
-    made = folded(after, policy) if cost is Cost.COMPILER else normalize(after)
+    if cost is Cost.ONNXRUNTIME and not found.optimized.steps and others.given is not None:
+        with output(path, given) as file:
+            file.write(others.given)
+        return
+    made = folded(after, policy) if cost is Cost.COMPILER else for_others(after)
     exporter.save(made, path, inputs=given, operators=operators, kept=others.kept)
 
 
