@@ -81,7 +81,7 @@ def test_each_policy_permits_more(advantage: float, fast: int) -> None:
     given = [weighed(filtering, estimated=advantage, fast=0.0) for filtering in (F2, F4)]
     models = {m: api.compile(convolutions(), math=m, threads=1, alternatives=given) for m in Math}
     counts = {math: transformed(model.compiled) for math, model in models.items()}
-    assert counts == {Math.STRICT: 0, Math.DEFAULT: 0 if advantage else 2, Math.FAST: fast}
+    assert counts == {Math.STRICT: 0, Math.CAREFUL: 0, Math.DEFAULT: 0 if advantage else 2, Math.FAST: fast}
 
 
 def test_errors_of_each_policy() -> None:

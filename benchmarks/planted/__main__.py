@@ -10,18 +10,25 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.base.numerics import Math
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.compilation import Options
-from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, load_rules
+from tilewright.passes.rules import ALGEBRA, GENERATED, INTEGERS, SEARCH, load_rules
 from tilewright.superopt.search.optimization import Search
 from tilewright.target.target import Target
 
-from . import cells, convolutions, movements, products
+from . import cells, convolutions, movements, products, quantized
 from .measures import estimated, measured
 from .writer import Maker
 
-MAKERS: tuple[Maker, ...] = (*convolutions.PLANTED, *products.PLANTED, *cells.PLANTED, *movements.PLANTED)
-FILES = {"both": (SEARCH, GENERATED), "written": (SEARCH,), "generated": (GENERATED,)}
+MAKERS: tuple[Maker, ...] = (
+    *convolutions.PLANTED,
+    *products.PLANTED,
+    *cells.PLANTED,
+    *movements.PLANTED,
+    *quantized.PLANTED,
+)
+FILES = {"both": (SEARCH, INTEGERS, GENERATED), "written": (SEARCH, INTEGERS), "generated": (GENERATED,)}
 ENOUGH = 0.9
 """The share of what is available that counts as found."""
 
@@ -31,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Compare the search with a person's rewrites of planted graphs.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"default all: {', '.join(names)}")
     parser.add_argument("--threads", type=int, default=1)
+    maths = tuple(one.value for one in Math)
+    parser.add_argument("--math", choices=maths, default=Math.DEFAULT.value, help="what rules may do to floats")
     parser.add_argument("--estimate", action="store_true", help="by the cost model")
     parser.add_argument("--rules", choices=tuple(FILES), default="both")
     parser.add_argument("--strategy", choices=tuple(one.value for one in Strategy), default="backtracking")
@@ -39,7 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(names)}")
     rules = [rule for file in (ALGEBRA, *FILES[given.rules]) for rule in load_rules(file)]
     search = replace(Search.at(Superopt.MAX), rules=rules, strategy=Strategy(given.strategy))
-    options, gains_of = Options(Target.host(), given.threads), estimated if given.estimate else measured
+    options = Options(Target.host(), given.threads, math=Math(given.math))
+    gains_of = estimated if given.estimate else measured
     print(
         "| graph | shown by | rewrite | found | share | search, s | rules |\n|---|---|---|---|---|---|---|", flush=True
     )

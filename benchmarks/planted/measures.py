@@ -42,7 +42,7 @@ def estimated(one: Planted, options: Options, search: Search) -> Gains:
     given, rewritten = (prepare(importer.load(model)) for model in (one.given, one.rewritten))
     costs = costs_of(given, options)
     begin = time.perf_counter()
-    best = min(search.optimize(given, costs), key=lambda one: one.cost_after)
+    best = min(search.under(options.math).optimize(given, costs), key=lambda one: one.cost_after)
     seconds = time.perf_counter() - begin
     before = costs.of_graph(given)
     found = before / min(before, costs.of_graph(best.after))

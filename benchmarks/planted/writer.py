@@ -51,9 +51,9 @@ class Network:
         self._constants: list[onnx.TensorProto] = []
         self._nodes: list[onnx.NodeProto] = []
 
-    def input(self, name: str, *shape: int) -> str:
-        """A float32 input."""
-        self._inputs.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+    def input(self, name: str, *shape: int, of: int = TensorProto.FLOAT) -> str:
+        """An input, by default float32. `of`: ONNX's number of its type."""
+        self._inputs.append(helper.make_tensor_value_info(name, of, shape))
         return name
 
     def constant(self, array: np.ndarray) -> str:
@@ -73,11 +73,11 @@ class Network:
         self._nodes.append(helper.make_node(operator, inputs, names, f"node{len(self._nodes)}", **attributes))
         return names
 
-    def returns(self, *names: str) -> "Network":
-        """The network with these results, in this order, called y0, y1 ..."""
+    def returns(self, *names: str, of: int = TensorProto.FLOAT) -> "Network":
+        """The network with these results, in this order, called y0, y1 ... `of`: ONNX's number of their type."""
         for number, name in enumerate(names):
             self._nodes.append(helper.make_node("Identity", [name], [f"y{number}"], f"result{number}"))
-            self._outputs.append(helper.make_tensor_value_info(f"y{number}", TensorProto.FLOAT, None))
+            self._outputs.append(helper.make_tensor_value_info(f"y{number}", of, None))
         return self
 
     def model(self) -> onnx.ModelProto:

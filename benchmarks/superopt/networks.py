@@ -193,7 +193,7 @@ def _costs(prepared_: Graph, threads: int) -> KernelCosts:
 def found_for_onnxruntime(graph: Graph, threads: int, search: Search) -> Found:
     """By its times."""
     begin = time.perf_counter()
-    found, _ = optimize_for(graph, OnnxRuntimeCosts(threads), search, Math.DEFAULT)
+    found = optimize_for(graph, OnnxRuntimeCosts(threads), search, Math.DEFAULT).optimized
     return _graph_of(found.steps, lambda: normalize(found.after), graph, begin)
 
 

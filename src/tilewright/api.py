@@ -145,10 +145,7 @@ def compile(
     wanted_target, made_by = _target(target, chosen, both), backend_of(of_host)
     asked_rules = [rules] if isinstance(rules, str | os.PathLike) else rules
     proofs = Store.open(chosen, both)
-    files_of_rules = (
-        *given_rules(asked_rules, proofs),
-        *(() if policies[0] is Math.STRICT else installed_rules(proofs)),
-    )
+    files_of_rules = (*given_rules(asked_rules, proofs), *installed_rules(proofs))
     options = Options(
         wanted_target,
         wanted,

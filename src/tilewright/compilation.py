@@ -45,7 +45,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import aligned_array
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
-from tilewright.superopt.search.result import Applied
+from tilewright.superopt.search.result import Applied, LeftOut
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.target.target import Target
@@ -173,6 +173,8 @@ class Compiled:
     """The algorithm of each node, and its alternatives."""
     applied: tuple[Applied, ...] = ()
     """The rules that the search applied (``superoptimizer``), in order."""
+    left_out: tuple[LeftOut, ...] = ()
+    """The rules that ``options.math`` left out, where they match."""
 
     def name_in_model(self, name: str) -> str:
         """The model's name of the value ``name`` of ``graph``."""

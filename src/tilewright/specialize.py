@@ -229,7 +229,7 @@ class SpecializingModel(ComposedModel):
                 options.superopt.value,
             )
             asked = (str(options.target), options.threads or 0, *policies)
-            return Explanation(*asked, rules=(), kernels=(), nodes=(), findings=extents)
+            return Explanation(*asked, rules=(), left_out=(), kernels=(), nodes=(), findings=extents)
         last = made[-1][1].explain(places, records)
         return replace(last, findings=(*last.findings, *extents))
 

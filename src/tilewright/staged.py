@@ -263,6 +263,7 @@ class StagedModel(ComposedModel):
             Memory(weights, None, options.memory_limit),
             options.superopt.value,
             tuple(rule for _, one in found for rule in one.rules),
+            tuple(fact for _, one in found for fact in one.left_out),
             kernels,
             (*known.values(), *others),
             (*(finding for _, one in found for finding in one.findings), *self._findings()),

@@ -3,13 +3,15 @@
 The search works on the prepared graph, with all built-in rules, and minimizes the costs of Tilewright's kernels. The
 result is checked against the original graph (``superopt.validate``); then computations on weights are folded. At
 ``max``, the best few graphs are compiled and measured in turns with the original one, which is kept unless another one
-is clearly faster.
+is clearly faster. What ``math=`` does not permit is left out, and told; under ``math="strict"``, compiled
+graphs also have the bits of the original one.
 """
 
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -25,15 +27,18 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import ALONE, Compiled, Options, Services, compile_prepared
 from tilewright.graph import Array, Graph
 from tilewright.measure.turns import Plan, measure, ratio
+from tilewright.ops import Trait
 from tilewright.passes.normalize import normalize
-from tilewright.passes.rules import ALGEBRA, Rule, load_rules, rewrite, sweeps
+from tilewright.passes.rules import ALGEBRA, Rule, floats_of, is_permitted, load_rules, permitted_rule, rewrite, sweeps
 from tilewright.superopt.costs.kernel_model import KernelCosts
 from tilewright.superopt.costs.provider import CostProvider
 from tilewright.superopt.prove.verification import Engine, Verdict, verify_rule
 from tilewright.superopt.search.fingerprint import fingerprint
+from tilewright.superopt.search.left_out import left_out, with_other_bits
 from tilewright.superopt.search.optimization import Search
-from tilewright.superopt.search.result import Optimized, applied_by
-from tilewright.superopt.validate.validation import Validation, random_feeds, validate
+from tilewright.superopt.search.result import LeftOut, Optimized, applied_by
+from tilewright.superopt.validate.bits import differing
+from tilewright.superopt.validate.validation import Runner, Validation, random_feeds, validate
 from tilewright.target.machine import GUESSED_EXTENT
 
 T = TypeVar("T")
@@ -66,20 +71,39 @@ class Superoptimized:
 def compile_by_rules(prepared: Graph, options: Options, services: Services) -> Compiled:
     """The model compiled with ``options.rules`` applied wherever they match, and validated.
 
-    Raises ``BadInput`` for ``math="strict"``, for a false rule, and for rules that can be applied without end.
+    Raises ``BadInput`` for a rule that ``options.math`` does not permit, for a false one, and for rules that can be
+    applied without end.
     """
-    _check(options.math, "rules= may change")
+    _check_asked(options)
+    rules = [found for rule in _others(options) if (found := permitted_rule(rule, options.math)) is not None]
+    forbidden = left_out([rule for rule in _others(options) if not is_permitted(rule, options.math)], prepared)
     try:
-        done = list(sweeps(prepared, _others(options), fold=False))
+        done = list(sweeps(prepared, rules, fold=False))
     except InternalError as error:
-        false = "".join(f"; {told}" for rule in _others(options) if (told := _told_if_false(rule)))
+        false = "".join(f"; {told}" for rule in rules if (told := _told_if_false(rule)))
         raise BadInput(f"{error}{false or '; leave one of them out, or exchange its from and to'}") from error
-    if not done or not _is_finite(folded(done[-1][0]), prepared):
-        return compile_prepared(prepared, options, services)
+    if not done or not _is_finite(folded(done[-1][0], options.math), prepared):
+        return replace(compile_prepared(prepared, options, services), left_out=forbidden)
     steps = tuple(applied_by(one, 0.0, 0.0) for _, made in done for one in made)
-    found = Optimized(prepared, done[-1][0], steps, 0.0, 0.0)
-    services.watch(Stage.SUPEROPT, found.after)
-    return _Compiling(options, services).result(found).compiled
+    found, compiling = Optimized(prepared, done[-1][0], steps, 0.0, 0.0), _Compiling(options, services, forbidden)
+    chosen = found if compiling.has_bits_of_given(found) else Optimized.unchanged(prepared)
+    services.watch(Stage.SUPEROPT, chosen.after)
+    return compiling.result(chosen).compiled
+
+
+def _check_asked(options: Options) -> None:
+    """Raises ``BadInput`` for a rule that a user named, and ``options.math`` does not permit."""
+    for file in options.rules:
+        for rule in file.rules if file.is_asked else ():
+            if not is_permitted(rule, options.math):
+                allowing = next(math for math in _FROM_STRICT if is_permitted(rule, math))
+                raise BadInput(
+                    f"{file.name}: the rule {rule.name} can't be applied under math={options.math.value}, as what it "
+                    f"does to floats is: {floats_of(rule).value}; leave it out, or give math={allowing.value}"
+                )
+
+
+_FROM_STRICT = (Math.STRICT, Math.CAREFUL, Math.DEFAULT)
 
 
 def _told_if_false(rule: Rule) -> str:
@@ -97,17 +121,18 @@ def superoptimize(
 ) -> Superoptimized:
     """Compile a model after a search for a better graph. ``search``: replaces that of ``options.superopt``.
 
-    Raises ``BadInput`` for ``math="strict"``, which permits no rules, and for a false rule in ``options.rules``.
+    Only rules that ``options.math`` permits are applied. Raises ``BadInput`` if ``options.rules`` has others that a
+    user named, and for a false rule in it.
     """
     # The models to be compared have most of their kernels in common.
     shared = services if services.cache is not None else replace(services, cache=Recent(KERNELS))
-    compiling = _Compiling(options, shared)
     if options.superopt is Superopt.OFF:
-        return compiling.result(Optimized.unchanged(prepared))
-    _check(options.math)
+        return _Compiling(options, shared).result(Optimized.unchanged(prepared))
+    _check_asked(options)
     with step(services.listener, "superopt"):
-        found = _found(prepared, options, search or _search(options))
-        chosen, measured = compiling.chosen(found)
+        permitted = (search or _search(options)).under(options.math)
+        compiling = _Compiling(options, shared, left_out(permitted.left_out, prepared))
+        chosen, measured = compiling.chosen(_found(prepared, options, permitted))
     services.watch(Stage.SUPEROPT, chosen.after)
     return replace(compiling.result(chosen), measured=measured)
 
@@ -117,20 +142,42 @@ def _search(options: Options) -> Search:
     return replace(usual, rules=(*usual.rules, *_others(options)))
 
 
-def optimize_for(graph: Graph, costs: CostProvider, search: Search | None, math: Math) -> tuple[Optimized, Validation]:
-    """The equivalent graph of lowest ``costs`` for an imported graph, for other runtimes, and its validation.
+@dataclass(frozen=True, slots=True)
+class ForOthers:
+    """A graph for another runtime, its validation, and the rules that ``math`` left out."""
 
-    Without ``search``, that is the normalized graph. Raises ``NotEquivalent`` if the result is not equivalent.
+    optimized: Optimized
+    validation: Validation
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def optimize_for(
+    graph: Graph, costs: CostProvider, search: Search | None, math: Math, run: Runner | None = None
+) -> ForOthers:
+    """The equivalent graph of lowest ``costs`` for an imported graph, for other runtimes.
+
+    Without ``search``, that is the normalized graph. ``run``: by that runtime, to compare bits under ``math="strict"``.
+    Raises ``NotEquivalent`` if the result is not equivalent.
     """
-    prepared = normalize(graph)
-    chosen = Optimized.unchanged(prepared)
-    if search is not None:
-        _check(math)
-        found = search.optimize(prepared, costs)
-        paying = (one for one in found if one.cost_after < CLEARLY * one.cost_before)
-        finite = (one for one in paying if _is_finite(normalize(one.after), prepared))
-        chosen = next((one for one in finite if _pays_again(one, costs)), found[-1])
-    return chosen, validate(prepared, chosen.after, math=math)
+    prepared = for_others(graph)
+    if search is None:
+        return ForOthers(Optimized.unchanged(prepared), validate(prepared, prepared, math=math))
+    permitted = search.under(math)
+    found = permitted.optimize(prepared, costs)
+    paying = (one for one in found if one.cost_after < CLEARLY * one.cost_before)
+    finite = (one for one in paying if _is_finite(for_others(one.after), prepared))
+    chosen = next((one for one in finite if _pays_again(one, costs)), found[-1])
+    forbidden = left_out(permitted.left_out, prepared)
+    if run is not None and math is Math.STRICT and chosen.steps:
+        before, after = (partial(run, graph) for graph in (chosen.before, chosen.after))
+        if differing(prepared, before, after) is not None:
+            forbidden, chosen = (*forbidden, *with_other_bits(chosen.steps)), found[-1]
+    return ForOthers(chosen, validate(prepared, chosen.after, math=math), forbidden)
+
+
+def for_others(graph: Graph) -> Graph:
+    """``graph`` with constants folded, without rules, which may not pay elsewhere; weights of few bits stay so."""
+    return normalize(graph, kept=Trait.WIDENS)
 
 
 def _pays_again(one: Optimized, costs: CostProvider) -> bool:
@@ -138,15 +185,10 @@ def _pays_again(one: Optimized, costs: CostProvider) -> bool:
     return costs.of_graph(one.after) < CLEARLY * one.cost_before
 
 
-def _check(math: Math, changing: str = "superopt changes") -> None:
-    if math is Math.STRICT:
-        raise BadInput(f"{changing} the terms of sums, which math=strict forbids; leave one of them out")
-
-
 def _found(graph: Graph, options: Options, search: Search) -> list[Optimized]:
     """Graphs that cost less, the cheapest first; ``graph`` itself is the last."""
     found = search.optimize(graph, costs_of(graph, options))
-    return [one for one in found if not one.steps or _is_finite(folded(one.after), graph)]
+    return [one for one in found if not one.steps or _is_finite(folded(one.after, options.math), graph)]
 
 
 def costs_of(graph: Graph, options: Options) -> KernelCosts:
@@ -156,9 +198,11 @@ def costs_of(graph: Graph, options: Options) -> KernelCosts:
     return KernelCosts.of(graph, target, options.math, bounds, options.alternatives)
 
 
-def folded(graph: Graph) -> Graph:
-    """``graph`` with computations on weights folded, and with all rules applied that always reduce work."""
-    return rewrite(normalize(graph), load_rules(ALGEBRA))
+def folded(graph: Graph, math: Math = Math.DEFAULT) -> Graph:
+    """``graph``, which a search made, with computations on weights folded, and with all rules applied that always
+    reduce work and that ``math`` permits."""
+    permitted = [found for rule in load_rules(ALGEBRA) if (found := permitted_rule(rule, math)) is not None]
+    return rewrite(normalize(graph), permitted)
 
 
 def _is_finite(graph: Graph, before: Graph) -> bool:
@@ -174,12 +218,26 @@ class _Compiling:
 
     options: Options
     services: Services
+    left_out: tuple[LeftOut, ...] = ()
+    """The rules that ``options.math`` left out so far."""
     _known: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
     """Compiled models by graph: measured ones are also validated and returned."""
 
     def result(self, chosen: Optimized) -> Superoptimized:
         """The chosen model, validated."""
-        return Superoptimized(self._compiled(chosen), chosen, self._validated(chosen))
+        compiled = replace(self._compiled(chosen), left_out=self.left_out)
+        return Superoptimized(compiled, chosen, self._validated(chosen))
+
+    def has_bits_of_given(self, one: Optimized) -> bool:
+        """Whether, under ``math="strict"``, the compiled graph has the bits of the given one; if not, that is noted."""
+        if self.options.math is not Math.STRICT or not one.steps:
+            return True
+        graphs = [self._compiled(each) for each in (Optimized.unchanged(one.before), one)]
+        before, after = (compiled.executable.run for compiled in graphs)
+        if differing(one.before, before, after) is None:
+            return True
+        self.left_out += with_other_bits(one.steps)
+        return False
 
     def chosen(self, found: Sequence[Optimized]) -> tuple[Optimized, float | None]:
         """The cheapest graph; at ``max`` the fastest, and its time relative to that of the original graph."""
@@ -222,19 +280,21 @@ class _Compiling:
         return (given, 1.0) if found is None else (found[0][0], found[1])
 
     def _is_fitting(self, one: Optimized) -> bool:
-        return self.options.memory_limit is None or self._fitting(one) is not None
+        is_free = self.options.memory_limit is None and self.options.math is not Math.STRICT
+        return is_free or self._fitting(one) is not None
 
     def _fitting(self, one: Optimized) -> Compiled | None:
-        """The compiled graph; None if it does not fit in the memory limit."""
+        """The compiled graph; None if it does not fit in the memory limit, or has other bits than ``math`` permits."""
         try:
-            return self._compiled(one)
+            compiled = self._compiled(one)
         except ResourceLimit:
             return None
+        return compiled if self.has_bits_of_given(one) else None
 
     def _compiled(self, one: Optimized) -> Compiled:
         key = fingerprint(one.after)
         if key not in self._known:
-            graph = folded(one.after) if one.steps else one.after
+            graph = folded(one.after, self.options.math) if one.steps else one.after
             self._known[key] = compile_prepared(graph, self.options, self.services)
         return replace(self._known[key], applied=one.steps)
 

@@ -65,9 +65,33 @@ def test_rules_are_added_to_the_usual_ones(model: Path, tmp_path: Path, capsys: 
     assert "before all files" in capsys.readouterr().err
 
 
-def test_strict_numbers_are_refused(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["optimize", str(model), "--math", "strict", "--quiet"]) == 2
-    assert "math=strict forbids" in capsys.readouterr().err
+def test_for_another_runtime_a_model_stays_as_it_was(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If nothing is found: the same file, byte by byte."""
+    own, out = tmp_path / "own.rules", tmp_path / "out.onnx"
+    own.write_text("rule own\n  for x[*s]\n  from Relu(Relu(x))\n  to Relu(x)\n  proof tested; 0 shapes\n")
+    command = ["optimize", str(model), "--cost", "onnxruntime", "--threads", "1", "--quiet", "--rules", str(own)]
+    assert main([*command, "-o", str(out)]) == 0
+    assert "no graph was found" in capsys.readouterr().out
+    assert out.read_bytes() == model.read_bytes()
+
+
+def test_for_another_runtime_weights_stay_bytes(tmp_path: Path) -> None:
+    """Of a quantized model that is written anew."""
+    path, out = tmp_path / "bytes.onnx", tmp_path / "out.onnx"
+    weight = np.random.default_rng(0).integers(-127, 128, (512, 512)).astype(np.int8)
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[64, 512] x) => (float[64, 512] y)'
+        "{ w = DequantizeLinear(q, s) y = MatMul(x, w) }"
+    )
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "q"))
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.float32(0.01), "s"))
+    onnx.save(proto, path)
+    command = ["optimize", str(path), "--cost", "onnxruntime", "--superopt", "off", "--threads", "1", "--quiet"]
+    assert main([*command, "-o", str(out)]) == 0
+    kinds = {tensor.data_type for tensor in onnx.load(out).graph.initializer}
+    assert onnx.TensorProto.INT8 in kinds
 
 
 def test_other_rules_and_another_strategy(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

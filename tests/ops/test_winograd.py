@@ -197,7 +197,7 @@ def test_strict_numerics_do_without() -> None:
 
 def test_another_policy_is_refused() -> None:
     assert Math.named("strict") is Math.STRICT
-    with pytest.raises(BadInput, match="math='exact': choose one of strict, default"):
+    with pytest.raises(BadInput, match="math='exact': choose one of strict, careful, default"):
         Math.named("exact")
 
 

@@ -48,6 +48,29 @@ def random_array(dtype: DType, shape: Sequence[int], generator: np.random.Genera
     return np.asarray(drawn, dtype.numpy)
 
 
+def random_integers(dtype: DType, shape: Sequence[int], generator: np.random.Generator) -> Array:
+    """Integers of all magnitudes that ``dtype`` has: some are the smallest or the largest one, some are small."""
+    low, high = int(dtype.min), int(dtype.max)
+    ends = generator.choice(np.array([low, high], dtype.numpy), shape)
+    shifts = generator.integers(0, dtype.bits, shape)
+    drawn = np.right_shift(generator.integers(low, high, shape, dtype.numpy, endpoint=True), shifts.astype(dtype.numpy))
+    return np.where(generator.random(shape) < _AT_END, ends, drawn)
+
+
+_AT_END = 0.3
+"""The fraction of random integers that are the smallest or the largest one."""
+
+
+def has_same_bits(a: Array, b: Array) -> bool:
+    """Whether all elements have the same bits, or are both NaN."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    old, new = (np.ascontiguousarray(array) for array in (a, b))
+    width = np.dtype(f"u{old.dtype.itemsize}")
+    are_nan = (old != old) & (new != new)
+    return bool(np.all((old.view(width) == new.view(width)) | are_nan))
+
+
 def own(array: Array) -> Array:
     """``array``; a copy if its memory belongs to another library, whose users may write to it (a tensor's memory)."""
     holder: object = array

@@ -12,12 +12,20 @@ class Math(Choice):
     STRICT = "strict"
     """Every sum has the operator's own terms; the compiler may change their order, and fold scales of channels into the
     weights. Infinities and NaN appear where the operators have them."""
+    CAREFUL = "careful"
+    """As ``strict``, but models in 16 bits are computed in f32, and rules of a search may add in another order and
+    round elsewhere. No intermediate value is new, so that none overflows that the operators do not have."""
     DEFAULT = "default"
     """Also algorithms with other terms (Winograd's), with about ten times larger errors that stay below 1e-4, where
     they are clearly faster. For finite inputs: an infinity makes its neighbours NaN, too."""
     FAST = "fast"
     """The same algorithms wherever they are estimated to be faster. Errors add up over more layers: likely below 1e-4,
     but without guarantee."""
+
+    @property
+    def keeps_terms(self) -> bool:
+        """Whether every sum has the operator's own terms."""
+        return self in (Math.STRICT, Math.CAREFUL)
 
 
 class Precision(Choice):

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from tilewright.base.checks import Checks
 from tilewright.base.errors import BadInput, Unsupported
-from tilewright.base.outputs import check_output
+from tilewright.base.numerics import Math
+from tilewright.base.outputs import check_output, output
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.cli.operator_names import operators_of
 from tilewright.cli.options import (
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from tilewright.passes.rules import Rule
     from tilewright.superopt.search.accounts import Account
     from tilewright.superopt.search.optimization import Search
-    from tilewright.superopt.search.result import Optimized
+    from tilewright.superopt.search.result import LeftOut, Optimized
     from tilewright.superopt.validate.validation import Validation
 
 
@@ -91,6 +92,8 @@ class _Found:
     seconds: float
     given: "Sequence[Account]" = ()
     """What became of the rules of the user."""
+    left_out: "Sequence[LeftOut]" = ()
+    """The rules that ``--math`` left out, where they match."""
 
 
 def execute(options: argparse.Namespace, console: Console) -> int:
@@ -109,7 +112,8 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     with reporting(f"optimizing {options.model}", plain_console(stderr=True, quiet=options.quiet)) as listener:
         found = _found_by_rules(graph, options, listener)
     if options.output is not None:
-        _write(found, Cost(options.cost), options.output, given, _Others(own, kept))
+        others = _Others(own, kept, _as_given(source, options))
+        _write(found, Cost(options.cost), Math.named(options.math), options.output, given, others)
     if options.report is not None:
         from tilewright.report.page import write_page
         from tilewright.report.superopt import superopt_sections
@@ -142,7 +146,7 @@ def _found_by_rules(graph: "Graph", options: argparse.Namespace, listener: "List
 
 
 def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") -> _Found:
-    from tilewright.base.numerics import Math, Precision
+    from tilewright.base.numerics import Precision
     from tilewright.compilation import Options, Services, prepare
     from tilewright.passes.alternatives import known
     from tilewright.superopt.costs.onnxruntime_timing import OnnxRuntimeCosts
@@ -152,19 +156,20 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
     from tilewright.tune.recorded import recorded
 
     begin = time.perf_counter()
-    level, math = Superopt.named(options.superopt), Math.named(options.math)
+    level, policy = Superopt.named(options.superopt), Math.named(options.math)
     own = _Own.of(options)
     search = None if level is Superopt.OFF else _search_of(own.believed, options, level)
     if options.cost == Cost.ONNXRUNTIME.value:
         costs = OnnxRuntimeCosts(options.threads)
-        optimized, validation = optimize_for(graph, costs, search, math)
+        made = optimize_for(graph, costs, search, policy, costs.run)
+        optimized = made.optimized
         measured = optimized.cost_after / optimized.cost_before if optimized.steps else None
-        told = () if search is None else accounts(own.rules, own.doubts, optimized, costs)
-        return _Found(optimized, validation, measured, time.perf_counter() - begin, told)
+        told = () if search is None else accounts(own.rules, own.doubts, optimized, costs, policy)
+        return _Found(optimized, made.validation, measured, time.perf_counter() - begin, told, made.left_out)
     target = Target.parse(options.target)
     limit = options.memory_limit
     wanted = Precision.named(options.precision)
-    policies = (math, limit, level, Checks.named(options.checks))
+    policies = (policy, limit, level, Checks.named(options.checks))
     given = Options(
         target, options.threads, bounds(options.bounds), False, *policies, alternatives=known(), precision=wanted
     )
@@ -172,8 +177,9 @@ def _found(graph: "Graph", options: argparse.Namespace, listener: "Listener") ->
         prepared = prepare(graph, math=Math.STRICT)  # the model that is written has the types of this one
         made = superoptimize(prepared, given, Services(listener=listener, tuned=tuned), search)
     costs = costs_of(made.optimized.before, given)
-    told = () if search is None else accounts(own.rules, own.doubts, made.optimized, costs)
-    return _Found(made.optimized, made.validation, made.measured, time.perf_counter() - begin, told)
+    told = () if search is None else accounts(own.rules, own.doubts, made.optimized, costs, policy)
+    seconds = time.perf_counter() - begin
+    return _Found(made.optimized, made.validation, made.measured, seconds, told, made.compiled.left_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,24 +236,39 @@ def _read(source: "Source", options: argparse.Namespace) -> "tuple[Graph, Kept |
     return graph, kept
 
 
+def _as_given(source: "Source", options: argparse.Namespace) -> bytes | None:
+    """The user's file, if it is one ONNX file, and was searched without other sizes."""
+    from tilewright.frontend.onnx.front_end import OnnxModel
+
+    files, is_searched = source.files(), Superopt.named(options.superopt) is not Superopt.OFF
+    is_whole = isinstance(source, OnnxModel) and len(files) == 1 and not (options.shapes or options.bounds)
+    return files[0].read_bytes() if is_whole and is_searched else None
+
+
 @dataclass(frozen=True, slots=True)
 class _Others:
     """Operators of the user, and nodes of operators that nobody defined."""
 
     operators: "Sequence[OnnxOperator]"
     kept: "Kept | None"
+    given: bytes | None
+    """The user's file, if it may be written again: it has all its weights, and no size was asked for."""
 
 
-def _write(found: _Found, cost: Cost, path: Path, given: Iterable[Path], others: _Others) -> None:
-    """The graph with constants folded. (Always-on rules may not pay in another runtime.)"""
+def _write(found: _Found, cost: Cost, policy: Math, path: Path, given: Iterable[Path], others: _Others) -> None:
+    """The graph with constants folded; for another runtime, the model as it was if nothing was found."""
     from tilewright.frontend.onnx.read.foreign import installed_operators
     from tilewright.frontend.onnx.write import exporter
-    from tilewright.passes.normalize import normalize
-    from tilewright.superoptimizer import folded
+    from tilewright.superoptimizer import folded, for_others
 
     operators = (*others.operators, *installed_operators())
-    made = folded if cost is Cost.COMPILER else normalize
-    exporter.save(made(found.optimized.after), path, inputs=given, operators=operators, kept=others.kept)
+    after = found.optimized.after
+    if cost is Cost.ONNXRUNTIME and not found.optimized.steps and others.given is not None:
+        with output(path, given) as file:
+            file.write(others.given)
+        return
+    made = folded(after, policy) if cost is Cost.COMPILER else for_others(after)
+    exporter.save(made, path, inputs=given, operators=operators, kept=others.kept)
 
 
 def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:
@@ -261,6 +282,7 @@ def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:
         "costs": {"before": optimized.cost_before, "after": optimized.cost_after},
         "rules": dict(Counter(step.rule.name for step in optimized.steps)),
         "given": [{**asdict(account), "fate": account.fate.value} for account in found.given],
+        "left_out": [one.to_json() for one in found.left_out],
         "measured": found.measured,
         "validation": str(found.validation),
         "seconds": found.seconds,
@@ -269,6 +291,9 @@ def _json(found: _Found, options: argparse.Namespace) -> dict[str, object]:
 
 def _show(found: _Found, options: argparse.Namespace, console: Console) -> None:
     _show_given(found.given, console)
+    if found.left_out:
+        told = ", ".join(map(str, found.left_out))
+        console.print(f"left out by --math {options.math}: {told}", soft_wrap=True, highlight=False, markup=False)
     optimized = found.optimized
     if not optimized.steps:
         console.print(f"no graph was found that takes less time; {found.seconds:.1f} s")

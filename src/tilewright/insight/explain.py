@@ -26,7 +26,7 @@ from tilewright.ops import FusionKind
 from tilewright.passes.alternatives.api import AS_IT_IS
 from tilewright.passes.choose import Choices
 from tilewright.passes.rules import floats_of
-from tilewright.superopt.search.result import Applied
+from tilewright.superopt.search.result import Applied, LeftOut
 from tilewright.symbolic.expr import Const, Expr, given_name
 from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
@@ -145,6 +145,8 @@ class Explanation:
     """The effort of the search for a better graph (``base.superopt``)."""
     rules: tuple[RuleFact, ...]
     """The rules that the search applied, in order of first use."""
+    left_out: tuple[LeftOut, ...]
+    """The rules that ``math`` left out, where they match."""
     kernels: tuple[KernelFact, ...]
     nodes: tuple[NodeFate, ...]
     findings: tuple[Finding, ...]
@@ -153,7 +155,7 @@ class Explanation:
 
     def to_json(self) -> dict[str, object]:
         """All fields, as values that JSON has."""
-        return asdict(self)
+        return {**asdict(self), "left_out": [one.to_json() for one in self.left_out]}
 
     def show(self, console: Console | None = None) -> None:
         """Print rules, kernels, nodes without a kernel, and findings."""
@@ -165,6 +167,9 @@ class Explanation:
         if self.superopt != Superopt.OFF.value:
             told = ", ".join(map(str, self.rules)) or "none"
             text = f"rules applied by superopt={self.superopt}: {told}"
+            out.print(text, highlight=False, markup=False, soft_wrap=True)
+        if self.left_out:
+            text = f"left out by math={self.math}: {', '.join(map(str, self.left_out))}"
             out.print(text, highlight=False, markup=False, soft_wrap=True)
         if self.cached:
             out.print("it came from the cache of models, and was compiled again to be explained", highlight=False)
@@ -219,6 +224,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
         _memory(compiled),
         options.superopt.value,
         tuple(_rules(compiled.applied)),
+        compiled.left_out,
         kernels,
         _fates(compiled, imported, places),
         tuple(findings),

@@ -178,7 +178,7 @@ def test_numbers_get_the_dtype_of_what_they_are_with() -> None:
     assert [v.dtype for v in result.constants] == [f16]
 
 
-def test_integers_are_only_moved() -> None:
+def test_integers_are_moved_and_added() -> None:
     x = Value("x", i32, (const(4), const(6)))
     turned = make_node(require("Transpose"), [x], ["t"], {"perm": (1, 0)})
     back = make_node(require("Transpose"), turned.outputs, ["u"], {"perm": (1, 0)})
@@ -186,7 +186,15 @@ def test_integers_are_only_moved() -> None:
     assert names_of(after(moved, graph_of(turned, back))) == ["Identity"]
     negative = make_node(require("Neg"), [x], ["n"], {})
     twice = make_node(require("Neg"), negative.outputs, ["p"], {})
-    assert not found("for a[m, n]\nfrom Neg(Neg(a))\nto a", graph_of(negative, twice))
+    assert found("for a[m, n]\nfrom Neg(Neg(a))\nto a", graph_of(negative, twice))
+    largest = make_node(require("Max"), [x, x], ["n"], {})
+    assert not found("for a[m, n]\nfrom Max(a, a)\nto a", graph_of(largest))
+    means = make_node(require("ReduceMean"), [x], ["n"], {"axes": (1,), "keepdims": True})
+    mean = "ReduceMean({}, axes=(1,), keepdims=True)"
+    assert not found(f"for a[m, n]\nfrom {mean.format('a')}\nto {mean.format('Neg(Neg(a))')}", graph_of(means))
+    halves = make_node(require("Add"), [x, x], ["n"], {})
+    assert not found("for a[m, n]\nfrom Add(a, a)\nto Mul(a, 2.5)", graph_of(halves))
+    assert found("for a[m, n]\nfrom Add(a, a)\nto Mul(a, 2.0)", graph_of(halves))
 
 
 def test_weights() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.base.arrays import random_array
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import BadInput, Unsupported
-from tilewright.base.numerics import Math, Precision
+from tilewright.base.numerics import Precision
 from tilewright.compilation import Options, Services, prepare
 from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, verify
@@ -69,7 +69,7 @@ class LibraryPlacing:
         """By words. Raises ``BadInput`` for others, and for policies that the library does not keep; ``Unsupported``
         without the library."""
         choice = LibraryChoice.named(given)
-        if options.math is Math.STRICT or options.precision is not Precision.FP32:
+        if options.math.keeps_terms or options.precision is not Precision.FP32:
             raise BadInput(
                 "library= computes in float32, and adds in an order of its own: leave it out, or math= and precision="
             )

@@ -37,7 +37,7 @@ class Errors:
     """The errors of an algorithm, and the speedup required in exchange: its cycles are multiplied by a factor before
     comparison.
 
-    ``has_own_terms``: sums have the operator's terms, in any order, as ``math="strict"`` requires. The factors:
+    ``has_own_terms``: sums have the operator's terms, in any order, as ``Math.keeps_terms`` requires. The factors:
     ``estimated`` for estimated cycles, ``measured`` for measured ones; ``fast`` under ``math="fast"``.
     """
 
@@ -48,7 +48,7 @@ class Errors:
 
     def are_permitted(self, math: Math) -> bool:
         """Whether ``math`` permits these errors."""
-        return self.has_own_terms or math is not Math.STRICT
+        return self.has_own_terms or not math.keeps_terms
 
     def handicap(self, math: Math, *, is_measured: bool) -> float:
         """The factor for cycles."""

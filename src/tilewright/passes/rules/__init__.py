@@ -16,9 +16,9 @@ canonical form of terms).
 
 from tilewright.passes.rules.apply import applied
 from tilewright.passes.rules.build import Match
-from tilewright.passes.rules.floats import Floats, floats_of
+from tilewright.passes.rules.floats import Floats, floats_of, is_permitted, permitted_floats, permitted_rule
 from tilewright.passes.rules.index import Index, index_of
-from tilewright.passes.rules.library import ALGEBRA, GENERATED, SEARCH, load_rules
+from tilewright.passes.rules.library import ALGEBRA, GENERATED, INTEGERS, SEARCH, load_rules
 from tilewright.passes.rules.match import matches
 from tilewright.passes.rules.rewrite import rewrite, sweeps
 from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable
@@ -27,6 +27,7 @@ from tilewright.passes.rules.text import parse_rules, print_rule, print_rules
 __all__ = [
     "ALGEBRA",
     "GENERATED",
+    "INTEGERS",
     "SEARCH",
     "Apply",
     "Evidence",
@@ -41,9 +42,12 @@ __all__ = [
     "applied",
     "floats_of",
     "index_of",
+    "is_permitted",
     "load_rules",
     "matches",
     "parse_rules",
+    "permitted_floats",
+    "permitted_rule",
     "print_rule",
     "print_rules",
     "rewrite",

@@ -16,10 +16,11 @@ MAX_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """A file of rules; ``name``: for errors."""
+    """A file of rules; ``name``: for errors; ``is_asked``: whether a user named it, rather than a package."""
 
     name: str
     text: str
+    is_asked: bool = True
 
     @staticmethod
     def read(path: str | os.PathLike[str]) -> "RuleFile":

@@ -5,7 +5,7 @@
 - Axes count from the end. A slice is along one axis, a concatenation of two; a transposition swaps two neighbours
   (every permutation is a product of such swaps).
 - ``Gemm``, the bias of a convolution (also by phases), ``Sum``, ``Flatten``, ``Squeeze`` and ``Unsqueeze`` are replaced
-  by their definitions.
+  by their definitions; so are products of integers, by those of integers of 32 bits, and of quantized values.
 
 Tests check over the field that terms equal their normal forms, for all axioms and rules.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from inspect import Parameter
 
+from tilewright.base.dtypes import i32
 from tilewright.base.errors import BadProgram
 from tilewright.ops import Attribute
 from tilewright.ops.operator import Operator, require
@@ -318,6 +319,49 @@ def _scaled(site: _Site, term: Term, name: str) -> Term:
     return site.make("Mul", term, number)
 
 
+def _integer_product(site: _Site) -> Term:
+    """The product of integers of 32 bits: of the operands without their zero points."""
+    x, weight, *zeros = site.operands
+    _check_scalars(site, zeros)
+    zero, of_weight = (*zeros, None, None)[:2]
+    operands = _centered(site, x, zero), _centered(site, weight, of_weight)
+    return site.forms.make(require(_PLAIN[site.op.name]), operands, site.attributes)
+
+
+def _check_scalars(site: _Site, terms: Sequence[Term]) -> None:
+    for term in terms:
+        if site.forms.shape(term) != Shape(()):
+            raise BadProgram(f"{site.op}: a zero point that is no scalar has no normal form here")
+
+
+def _centered(site: _Site, term: Term, zero: Term | None) -> Term:
+    wide = site.make("Cast", term, to=i32)
+    return wide if zero is None else site.make("Sub", wide, site.make("Cast", zero, to=i32))
+
+
+def _quantized_product(site: _Site) -> Term:
+    """The product of dequantized operands, with its bias, and quantized if there is a scale for that."""
+    x, scale, zero, weight, of_weight, zeros, *others = site.operands
+    bias, *ending = (*others, None)[:1] if len(others) < 2 else others
+    is_matrix = site.op.name == "QuantizedMatMul"
+    data = site.make("DequantizeLinear", x, scale, zero)
+    filters = site.make("DequantizeLinear", weight, of_weight, zeros, axis=-1 if is_matrix else 0)
+    term = site.forms.make(require(_PLAIN[site.op.name]), (data, filters), site.attributes)
+    if bias is not None:
+        term = site.make("Add", term, _real_bias(site, bias, scale, of_weight, is_matrix=is_matrix))
+    return site.make("QuantizeLinear", term, *ending) if ending else term
+
+
+def _real_bias(site: _Site, bias: Term, scale: Term, of_weight: Term, *, is_matrix: bool) -> Term:
+    """The bias by the scales of both operands, as a vector or as an image of one place."""
+    real = site.make("DequantizeLinear", bias, site.make("Mul", scale, of_weight), axis=0)
+    column = (*site.forms.shape(bias).dims, *(1 for _ in range(site.first.rank - 2)))
+    return real if is_matrix else site.make("Reshape", real, shape=column)
+
+
+_PLAIN = {"MatMulInteger": "MatMul", "ConvInteger": "Conv", "QuantizedMatMul": "MatMul", "QuantizedConv": "Conv"}
+
+
 def _one_axis(site: _Site) -> Term:
     axis = site.attributes["axis"]
     if not isinstance(axis, int):
@@ -337,6 +381,8 @@ _REWRITES: Mapping[str, Callable[[_Site], Term]] = {
     "Conv": _conv,
     "PhaseConv": _conv,
     "Gemm": _gemm,
+    **dict.fromkeys(("MatMulInteger", "ConvInteger"), _integer_product),
+    **dict.fromkeys(("QuantizedMatMul", "QuantizedConv"), _quantized_product),
     **dict.fromkeys(REDUCTIONS, _reduction),
     **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "Gather", "Repeat"), _one_axis),
 }

@@ -284,6 +284,7 @@ _RULES: Mapping[str, Callable[[Typing], Shape]] = {
     "Gather": _gather,
     "Tile": _tile,
     "Repeat": _repeat,
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), lambda typing: typing.first),
 }
 
 _BY_TRAIT: Mapping[Trait, Callable[[Typing], Shape]] = {

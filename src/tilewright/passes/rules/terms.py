@@ -4,7 +4,7 @@ Grammar
 -------
 ::
 
-    term     = Variable(name, shape, leading, is_weight)       any value of that shape
+    term     = Variable(name, shape, leading, is_weight, kind) any value of that shape and kind
              | Number(value)                                   a constant all of whose elements are ``value``
              | Apply(op, operands, attributes, rest, output)   result ``output`` of an operator
     rule     = Rule(name, variables, sources, targets, needs, proof)
@@ -32,14 +32,28 @@ Term: TypeAlias = Union["Variable", "Number", "Apply"]
 Written: TypeAlias = tuple[tuple[str, Attribute], ...]
 
 
+class Kind(Enum):
+    """What the elements of a variable are."""
+
+    ANY = "any"
+    """Floats, in rules that compute; anything, in rules that only move elements."""
+    BYTE = "byte"
+    """Integers of 8 bits, with or without a sign."""
+    INTEGER = "integer"
+    """Integers, which wrap around."""
+    SCALE = "scale"
+    """Known float32 numbers by which integers are multiplied: positive, and neither tiny nor near to overflow."""
+
+
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Any value whose last dimensions are ``shape``, preceded by those of ``leading``."""
+    """Any value of ``kind`` whose last dimensions are ``shape``, preceded by those of ``leading``."""
 
     name: str
     shape: tuple[Expr, ...] = ()
     leading: str | None = None
     is_weight: bool = False
+    kind: Kind = Kind.ANY
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +122,8 @@ class Rule:
     targets: tuple[Term, ...]
     needs: tuple[Expr, ...] = ()
     proof: Proof | None = None
+    only_integers: bool = False
+    """Whether it is applied to integers only, which have no rounding (``kinds.for_integers``)."""
 
     @property
     def symbols(self) -> frozenset[Var]:

@@ -11,6 +11,10 @@
       need n1 % 16 == 0
       proof proved by slice-of-concat, matmul-concat-columns; 8 shapes
 
+Variables are floats. ``x: byte[m, k]`` are integers of 8 bits, ``x: integer[m, k]`` any integers, which wrap around,
+and ``s: scale[]`` are known positive numbers by which integers are multiplied; ``w: weight byte[k, n]`` are known
+bytes.
+
 ``.1`` is the second result of an operator; without it, the first. ``**rest`` denotes all attributes that are not
 written, and ``*b`` in an attribute, as in ``shape=(*b, m * k)``, for the extents of leading dimensions. Terms and
 conditions have Python's syntax for calls and integers.
@@ -42,12 +46,14 @@ from itertools import count, product
 from math import prod
 from typing import NoReturn, TypeAlias
 
-from tilewright.base.errors import BadProgram, ParseError
+from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import parse as parse_type
+from tilewright.base.errors import BadProgram, ParseError, UnsupportedDType
 from tilewright.base.names import readable
 from tilewright.ops import Attribute
 from tilewright.ops.operator import find
 from tilewright.passes.rules.syntax import parse_expression
-from tilewright.passes.rules.terms import Apply, Evidence, Number, Proof, Rule, Term, Variable, subterms
+from tilewright.passes.rules.terms import Apply, Evidence, Kind, Number, Proof, Rule, Term, Variable, subterms
 from tilewright.symbolic.expr import Expr, Symbol, const, equal, not_equal
 
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Expr, Expr], Expr]] = {
@@ -65,6 +71,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], Callable[[Expr, Expr], Expr]] = {
     ast.Gt: lambda a, b: a > b,
     ast.GtE: lambda a, b: a >= b,
 }
+_TYPES = ("to", "dtype", "precision")
+"""Attributes that are data types, written as ``"i32"``."""
 MAX_CASES = 1024
 """Maximum rules from one block."""
 MAX_SHOWN = 400
@@ -73,6 +81,9 @@ _RESULT = re.compile(r"(?<=\))\.(\d+)")
 """``f(x).1``: not valid Python, but ``f(x)[1]`` is."""
 _REPEATED = re.compile(r"(\w+)\.\.\.,?")
 _RANKS = re.compile(r"(\d) to (\d)")
+_KINDS: Mapping[str, Kind] = {kind.value: kind for kind in Kind if kind is not Kind.ANY}
+_WORDS = rf"(?:\s*(?:weight|{'|'.join(_KINDS)}))+\s*"
+"""After the name of a variable: whether it is a weight, and its kind."""
 Case: TypeAlias = Mapping[str, str]
 """Replacements of words."""
 
@@ -186,12 +197,16 @@ def print_term(term: Term, names: Mapping[Term, str] | None = None) -> str:
 def _print_attribute(value: Attribute) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_print_attribute, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, DType):
+        return f'"{value}"'
     return str(value) if isinstance(value, Expr) else repr(value)
 
 
 def _declaration(variable: Variable) -> str:
     extents = ([f"*{variable.leading}"] if variable.leading else []) + [str(extent) for extent in variable.shape]
-    return f"{variable.name}{': weight' if variable.is_weight else ''}[{', '.join(extents)}]"
+    is_told = variable.is_weight and variable.kind is not Kind.SCALE
+    words = ["weight"] * is_told + ([] if variable.kind is Kind.ANY else [variable.kind.value])
+    return f"{variable.name}{': ' if words else ''}{' '.join(words)}[{', '.join(extents)}]"
 
 
 def _shared(rule: Rule) -> Iterator[tuple[Term, str]]:
@@ -321,15 +336,20 @@ class _Reader:
         raise ParseError(f"line {self.number}: {reason}, in `{readable(self.text, MAX_SHOWN)}`")
 
     def declarations(self) -> Iterator[Variable]:
-        listed = re.findall(r"\s*(\w+)\s*(:\s*weight)?\s*\[([^\]]*)\]\s*(?:,|$)", self.text)
-        if self.text and "".join(re.split(r"\s*\w+\s*(?::\s*weight)?\s*\[[^\]]*\]\s*(?:,|$)", self.text)).strip():
-            self.fail("variables are declared as `x[m, k]`, `x[*b, m, k]` or `w: weight[k, n]`")
-        for name, weight, extents in listed:
+        listed = re.findall(rf"\s*(\w+)\s*(?::({_WORDS}))?\[([^\]]*)\]\s*(?:,|$)", self.text)
+        if self.text and "".join(re.split(rf"\s*\w+\s*(?::{_WORDS})?\[[^\]]*\]\s*(?:,|$)", self.text)).strip():
+            self.fail(
+                "variables are declared as `x[m, k]`, `x[*b, m, k]`, `w: weight[k, n]` or `q: byte[m, k]`: a weight, "
+                f"and one of {', '.join(_KINDS)}"
+            )
+        for name, words, extents in listed:
             parts = [part.strip() for part in extents.split(",") if part.strip()]
             leading = parts.pop(0)[1:].strip() if parts and parts[0].startswith("*") else None
             if leading is not None and not leading.isidentifier():
                 self.fail("leading dimensions have a name, as in `x[*b, m]`")
-            yield Variable(name, tuple(map(self._extent, parts)), leading, bool(weight))
+            kind = next((_KINDS[word] for word in words.split() if word in _KINDS), Kind.ANY)
+            is_weight = "weight" in words.split() or kind is Kind.SCALE
+            yield Variable(name, tuple(map(self._extent, parts)), leading, is_weight, kind)
 
     def cases(self) -> list[Case]:
         """The replacements of one family's words, for each of its cases."""
@@ -391,7 +411,7 @@ class _Reader:
         rest = [self._name(keyword.value) for keyword in keywords if keyword.arg is None]
         if len(rest) > 1:
             self.fail("only one `**name` can stand for what is not written")
-        attributes = [(k.arg, self._attribute(k.value)) for k in keywords if k.arg is not None]
+        attributes = [(k.arg, self._typed(k.arg, self._attribute(k.value))) for k in keywords if k.arg is not None]
         return Apply(op, tuple(map(self._term, operands)), tuple(attributes), rest[0] if rest else None)
 
     def _name(self, node: ast.expr) -> str:
@@ -407,6 +427,15 @@ class _Reader:
             return node.value
         value = self._integer(node)
         return value if value.variables else int(str(value))
+
+    def _typed(self, name: str, value: Attribute) -> Attribute:
+        """``value``; a data type, if it is the name of one, and the attribute is one."""
+        if name not in _TYPES or not isinstance(value, str):
+            return value
+        try:
+            return parse_type(value)
+        except UnsupportedDType as error:
+            self.fail(str(error))
 
     def _items(self, node: ast.expr) -> Sequence[ast.expr]:
         if not isinstance(node, ast.Tuple):  # the parentheses around it were closed and opened again inside

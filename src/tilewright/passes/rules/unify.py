@@ -2,7 +2,7 @@
 
 A value may have several nodes: in an e-graph, a class of equal values is one value here, and each of its nodes is tried
 (e-matching: de Moura and Bjørner, "Efficient E-Matching for SMT Solvers", CADE 2007). Commutative operators match in
-either order. Rules assume real arithmetic: on other types than floats, only movements of elements match.
+either order. Rules assume real arithmetic: on integers, only what holds for these matches (``kinds``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +16,7 @@ from tilewright.graph import Array, Node, Value
 from tilewright.ops import Trait
 from tilewright.passes.rules.binding import Binding
 from tilewright.passes.rules.index import Lookup
+from tilewright.passes.rules.kinds import fits, has_kinds, holds_for_integers, only_moves
 from tilewright.passes.rules.terms import Apply, Number, Rule, Term, Variable, subterms
 
 _ROUNDINGS = 2
@@ -55,15 +56,18 @@ def bindings_at(rule: Rule, node: Node, lookup: Lookup) -> Iterator[Binding]:
     for binding in _applied(first, node, Binding(), lookup):
         for complete in _others(rule.sources, 1, binding, lookup):
             solved = complete.solved(rule, lookup.bounds)
-            if solved is not None and _is_about_rings(rule, solved):
+            if solved is not None and _is_of_its_numbers(rule, solved):
                 yield solved
 
 
-def _is_about_rings(rule: Rule, binding: Binding) -> bool:
-    """Whether the sources are floats, or nothing is computed."""
-    return all(binding.values[source].dtype.is_float for source in rule.sources) or not any(
-        isinstance(term, Apply) and not term.op.has(Trait.MOVES) for term in subterms(rule.sources)
-    )
+def _is_of_its_numbers(rule: Rule, binding: Binding) -> bool:
+    """Whether ``rule`` is about such numbers: floats, or integers if it holds for these, or moves elements only."""
+    if has_kinds(rule) or (only_moves(rule) and not rule.only_integers):
+        return True
+    dtypes = {binding.values[term].dtype for term in subterms(rule.sources) if term in binding.values}
+    if len(dtypes) == 1 and dtypes.pop().is_int:
+        return holds_for_integers(rule)
+    return not rule.only_integers and all(binding.values[source].dtype.is_float for source in rule.sources)
 
 
 def _others(sources: Sequence[Term], count: int, binding: Binding, lookup: Lookup) -> Iterator[Binding]:
@@ -110,9 +114,8 @@ def _matched(term: Term, value: Value, binding: Binding, lookup: Lookup) -> Iter
         return
     match term:
         case Variable():
-            shaped = (
-                None if term.is_weight and value.name not in lookup.weights else binding.with_shape(term, value.shape)
-            )
+            is_such = fits(term, value, lookup.arrays) and (not term.is_weight or value.name in lookup.weights)
+            shaped = binding.with_shape(term, value.shape) if is_such else None
             if shaped is not None:
                 yield shaped.with_value(term, value)
         case Number(number):

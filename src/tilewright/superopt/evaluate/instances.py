@@ -5,7 +5,7 @@ Instances with an ill-typed side are ignored; the first one at which the sides d
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import Parameter
 from itertools import product
 from math import prod
@@ -20,9 +20,11 @@ from tilewright.ops.operator import map_expressions
 from tilewright.ops.shapes import number_at
 from tilewright.passes.rules.binding import spliced
 from tilewright.passes.rules.generic_points import point_where
+from tilewright.passes.rules.kinds import has_kinds
 from tilewright.passes.rules.normal_form import normal_rule
 from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
+from tilewright.superopt.evaluate.typed import agrees_in_bits, check_slice
 from tilewright.symbolic import Bounds, simplify
 from tilewright.symbolic.expr import TRUE, Expr, Symbol, Var, const
 from tilewright.symbolic.traversal import substitute, vars_in
@@ -100,7 +102,7 @@ class Instance:
     def concrete(self, term: Term) -> Term:
         """``term`` without symbols, leading dimensions and unwritten attributes."""
         if isinstance(term, Variable):
-            return Variable(term.name, tuple(map(const, self.shape(term))), None, term.is_weight)
+            return replace(term, shape=tuple(map(const, self.shape(term))), leading=None)
         if not isinstance(term, Apply):
             return term
         written = {name: self._concrete(value) for name, value in term.attributes}
@@ -193,6 +195,8 @@ def _agrees(rule: Rule, instance: Instance, exact: Evaluator, real: Evaluator, *
     concrete = instance.concrete_rule(rule)
     if not _is_typed(concrete):
         return None
+    if has_kinds(rule):
+        return agrees_in_bits(concrete)
     try:
         return _equal(concrete, exact) and (not with_floats or _equal(concrete, real))
     except Unsupported:
@@ -257,18 +261,9 @@ def _value(side: Term, evaluator: Evaluator, bindings: Bindings, known: dict[Ter
         if part in known:
             continue
         if isinstance(part, Apply) and part.op.name == "Slice":
-            _check_slice(part, known[part.operands[0]].shape[:-1])
+            check_slice(part, known[part.operands[0]].shape[:-1])
         evaluator.term(part, bindings, known)
     return known[side]
-
-
-def _check_slice(term: Apply, extents: Sequence[int]) -> None:
-    """Raises ``BadProgram`` for a slice that is empty or exceeds its operand: in rules, bounds are not clamped."""
-    bounds = [term.attribute(name) for name in ("axes", "starts", "ends")]
-    for axis, start, end in zip(*(bound for bound in bounds if isinstance(bound, tuple)), strict=True):
-        at, first, last = int(str(axis)), int(str(start)), int(str(end))
-        if not -len(extents) <= at < len(extents) or not 0 <= first < last <= extents[at]:
-            raise BadProgram(f"Slice {first} to {last} along axis {at} of {list(extents)}")
 
 
 def sampled(rule: Rule, largest: int, seed: int, tries: int) -> Iterator[Instance]:

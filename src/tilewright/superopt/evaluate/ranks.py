@@ -1,7 +1,7 @@
 """Versions of a rule for ranks of its leading dimensions, and for values of flags on which shapes depend."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from tilewright.base.errors import BadProgram
@@ -76,7 +76,7 @@ class _Writing:
     def _variable(self, v: Variable) -> Variable:
         if v.leading is None or v.leading not in self.leading:
             return v
-        return Variable(v.name, (*self.leading[v.leading], *v.shape), None, v.is_weight)
+        return replace(v, shape=(*self.leading[v.leading], *v.shape), leading=None)
 
     def _attributes(self, term: Apply) -> Written:
         written = [(name, spliced(value, self.leading)) for name, value in term.attributes]

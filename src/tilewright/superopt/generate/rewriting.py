@@ -84,6 +84,7 @@ def canonical(rule: Rule) -> Rule:
             tuple(map(expression, v.shape)),
             leading[v.leading] if v.leading else None,
             v.is_weight,
+            v.kind,
         )
         for v in order
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from tilewright.base.errors import InternalError
 from tilewright.ops.operator import require
 from tilewright.passes.rules import Apply, Rule, Variable
+from tilewright.passes.rules.kinds import has_kinds
 from tilewright.superopt.evaluate.instances import (
     Instance,
     at_every_size,
@@ -20,6 +21,8 @@ from tilewright.superopt.prove.witness import unknown_functions
 
 LARGEST = 4
 """Maximum size."""
+_MOST_OF_INTEGERS = 40
+"""Maximum choices of sizes for axioms about integers, which are evaluated one by one."""
 LISTS = 12
 """Maximum number of random lists of leading dimensions for each choice of sizes."""
 
@@ -52,14 +55,14 @@ def check_axioms(axioms: Sequence[Rule], most: int = 500, own: tuple[Rule, ...] 
     field are evaluated in float64. ``own``: axioms of a user, beside the built-in ones. Needs the extra ``superopt``.
     """
     for axiom in axioms:
-        count = _count(axiom)
-        trial = try_instances(axiom, _instances(axiom, count, most), most)
+        count, limit = _count(axiom), min(most, _MOST_OF_INTEGERS) if has_kinds(axiom) else most
+        trial = try_instances(axiom, _instances(axiom, count, limit), limit)
         if trial.counterexample is not None and unknown_functions(axiom, trial.counterexample):
-            trial = try_floats(axiom, _instances(axiom, count, most), most)
+            trial = try_floats(axiom, _instances(axiom, count, limit), limit)
         yield AxiomCheck(
             axiom,
             trial.shapes,
-            count <= most,
+            count <= limit,
             trial.counterexample,
             contradiction(axiom, own),
             is_redundant(axiom, own),

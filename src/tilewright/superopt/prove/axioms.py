@@ -1,11 +1,12 @@
 """The axioms of proofs, from ``axioms.rules``. Axioms of a user (``own_axioms``) are added to them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 
 from tilewright.passes.rules import Evidence, Proof, Rule, parse_rules
+from tilewright.passes.rules.kinds import has_kinds, is_of_rings
 
 
 def axioms(own: tuple[Rule, ...] = ()) -> Mapping[str, Rule]:
@@ -16,6 +17,14 @@ def axioms(own: tuple[Rule, ...] = ()) -> Mapping[str, Rule]:
 @cache
 def _built_in() -> Mapping[str, Rule]:
     return {rule.name: replace(rule, proof=Proof(Evidence.DEFINED)) for rule in parse_rules(axioms_text())}
+
+
+def usable(rule: Rule, names: Iterable[str], own: tuple[Rule, ...] = ()) -> Sequence[str]:
+    """Those of the axioms ``names`` that may prove ``rule``: of a rule about integers, what holds for these, too."""
+    if not has_kinds(rule):
+        return list(names)
+    known = axioms(own)
+    return [name for name in names if has_kinds(known[name]) or is_of_rings(known[name])]
 
 
 def axioms_text() -> str:

@@ -13,7 +13,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.passes.rules.generic_points import LITERALS, MIX, Point, element, point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.term_shapes import WINDOW
-from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
+from tilewright.passes.rules.terms import Apply, Kind, Rule, Term, Variable, subterms
 from tilewright.superopt.prove.writing import Named, Writer
 from tilewright.symbolic.expr import Binary, Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
@@ -27,6 +27,7 @@ PRELUDE = """
 (constructor Variable (i64) T)
 (constructor Number (i64) T)
 (constructor shape (T) S)
+(relation scale (T))
 (ruleset shapes)
 (rewrite (Both s s) s :ruleset shapes)
 (rewrite (Both s t) (Both t s) :ruleset shapes)
@@ -180,6 +181,10 @@ def axiom_clauses(axiom: Rule, functions: dict[str, str]) -> list[Clause]:
     return [made for pairs in directions if (made := _clause(axiom, pairs, forms, functions)) is not None]
 
 
+def _is_scale(term: Term) -> bool:
+    return isinstance(term, Variable) and term.kind is Kind.SCALE
+
+
 def _clause(
     axiom: Rule, pairs: Sequence[tuple[Term, Term]], forms: Normalizer, functions: dict[str, str]
 ) -> Clause | None:
@@ -191,6 +196,7 @@ def _clause(
     for term in subterms(found):
         if isinstance(term, Variable) or (isinstance(term, Apply) and term.attribute(WINDOW) is not None):
             facts.append(f"(= (shape {pattern.term(term)}) {pattern.shape(forms.shape(term))})")
+    facts += [f"(scale {pattern.term(term)})" for term in subterms(found) if _is_scale(term)]
     conclusion = _Conclusion(functions, bound=pattern.bound)
     facts += [f"(= {name} {conclusion.integer(value)})" for name, value in pattern.conditions]
     facts += [f"(= {conclusion.integer(a)} {conclusion.integer(b)})" for a, b in forms.point.required]
@@ -212,5 +218,7 @@ def goal(rule: Rule, functions: dict[str, str]) -> Goal:
     point = point_where(rule.needs)
     pairs, forms = normal_rule(rule, point)
     writer = _Question(functions, point=point)
-    lines = list(writer.entered(list(subterms([term for pair in pairs for term in pair])), forms, "$g"))
+    terms = list(subterms([term for pair in pairs for term in pair]))
+    lines = list(writer.entered(terms, forms, "$g"))
+    lines += [f"(scale {writer.term(term)})" for term in terms if _is_scale(term)]
     return Goal("\n".join(lines), tuple(f"(= {writer.texts[a]} {writer.texts[b]})" for a, b in pairs))

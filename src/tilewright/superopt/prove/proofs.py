@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
 from tilewright.superopt.evaluate.ranks import at_ranks
-from tilewright.superopt.prove.axioms import axioms
+from tilewright.superopt.prove.axioms import axioms, usable
 from tilewright.superopt.prove.egglog_prover import Prover
 
 _FEW = 30
@@ -52,8 +52,8 @@ def _prove(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ..
 
 def _used(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...]) -> frozenset[str] | None:
     """Those of the axioms ``names`` that match until all ``versions`` are proved; None without a proof."""
-    few = [axioms(own)[name] for name in dict.fromkeys(names)]
-    prover = all_axioms(own) if len(names) > _FEW else Prover(few)
+    names = usable(versions[0], dict.fromkeys(names), own)
+    prover = all_axioms(own) if len(names) > _FEW else Prover([axioms(own)[name] for name in names])
     found: set[str] = set()
     for version in versions:
         used = prover.used(version, among=names)

@@ -9,6 +9,7 @@ content of the file and of the axioms.
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def installed_rules(cache: Cache | None = None) -> tuple[RuleFile, ...]:
     found: list[RuleFile] = []
     for name, path in installed(GROUP, Path).items():
         try:
-            found.append(believed(RuleFile.read(path), cache, asked=False))
+            found.append(replace(believed(RuleFile.read(path), cache, asked=False), is_asked=False))
         except BadInput as error:
             logging.getLogger("tilewright").warning("the rules %s of a package are left out: %s", name, error)
     return tuple(found)

@@ -11,9 +11,11 @@ import numpy as np
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
+from tilewright.passes.rules.kinds import has_kinds
 from tilewright.passes.rules.terms import Apply, Rule, Term, subterms
 from tilewright.superopt.evaluate.evaluator import Bindings, Evaluator
 from tilewright.superopt.evaluate.instances import Instance, Trial, inputs, sampled, sides, try_floats, try_rule
+from tilewright.superopt.evaluate.typed import typed_witness
 from tilewright.tensor.domains import Noting, Real
 
 _TOLERANCE = 1e-7
@@ -39,6 +41,9 @@ class Witness:
 def witness(rule: Rule, instance: Instance) -> Witness | None:
     """Values at which the sides differ at ``instance``; None if they agree in float64, or can't be evaluated."""
     concrete, evaluator = instance.concrete_rule(rule), Evaluator(Real(_TOLERANCE))
+    if has_kinds(rule):
+        typed = typed_witness(concrete)
+        return typed and Witness(instance, typed.values, typed.place, typed.left, typed.right)
     values = inputs(concrete, evaluator.domain)
     try:
         for left, right in sides(concrete, evaluator, values):
@@ -83,7 +88,10 @@ def differ_in_shape(rule: Rule, instance: Instance) -> bool:
 
 
 def unknown_functions(rule: Rule, instance: Instance) -> tuple[str, ...]:
-    """The operators of ``rule`` that have no meaning over a finite field, in order of first use."""
+    """The operators of ``rule`` that have no meaning over a finite field, in order of first use; none if it is about
+    integers, which are evaluated as they are."""
+    if has_kinds(rule):
+        return ()
     domain = Noting()
     concrete, evaluator = instance.concrete_rule(rule), Evaluator(domain)
     bindings, known = Bindings(inputs(concrete, domain)), dict[Term, Array]()

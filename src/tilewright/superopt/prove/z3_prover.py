@@ -13,9 +13,9 @@ from tilewright.base.errors import BadInput, BadProgram
 from tilewright.passes.rules.generic_points import point_where
 from tilewright.passes.rules.normal_form import Normalizer, normal_rule
 from tilewright.passes.rules.term_shapes import WINDOW, Shape
-from tilewright.passes.rules.terms import Apply, Rule, Term, Variable, subterms
+from tilewright.passes.rules.terms import Apply, Kind, Rule, Term, Variable, subterms
 from tilewright.superopt.evaluate.ranks import at_ranks
-from tilewright.superopt.prove.axioms import axioms
+from tilewright.superopt.prove.axioms import axioms, usable
 from tilewright.superopt.prove.writing import Named, Writer
 from tilewright.symbolic.expr import Const, Expr, Var
 from tilewright.symbolic.operations import BinaryOp
@@ -29,6 +29,7 @@ _PRELUDE = """
 (declare-datatypes ((S 0)) (((Nil) (D (head Int) (tail S)) (Leading (name Int)))))
 (declare-fun Both (S S) S)
 (declare-fun shape (T) S)
+(declare-fun scale (T) Bool)
 (declare-fun Number (Real) T)
 (declare-fun quotient (Int Int) Int)
 (assert (forall ((n Int)) (! (= (quotient n 1) n) :pattern ((quotient n 1)))))
@@ -61,7 +62,7 @@ def agrees(rule: Rule, names: Collection[str], limit: int = LIMIT, own: tuple[Ru
 
     Raises ``BadInput`` if Z3 is not installed, ``BadProgram`` if the rule has no shapes that are known.
     """
-    known = [axioms(own)[name] for name in dict.fromkeys(names)]
+    known = [axioms(own)[name] for name in usable(rule, dict.fromkeys(names), own)]
     return all(_is_contradiction(question(version, known), limit) for version in at_ranks(rule))
 
 
@@ -180,6 +181,7 @@ class _Fact:
         for part in subterms(found):
             if isinstance(part, Variable) or (isinstance(part, Apply) and part.attribute(WINDOW) is not None):
                 self._read(pattern, f"(shape {pattern.term(part)})", forms.shape(part))
+        self.conditions += [f"(scale {pattern.term(part)})" for part in subterms(found) if _is_scale(part)]
         conclusion = _Writer(self.functions, unknown=_missing, names=pattern.names)
         self.conditions += [f"(= {name} {conclusion.integer(value)})" for name, value in pattern.expected]
         self.conditions += [f"(= {conclusion.integer(a)} {conclusion.integer(b)})" for a, b in forms.point.required]
@@ -214,6 +216,10 @@ class _Fact:
             self.conditions.append(f"(= {text} {pattern.shape(Shape((), shape.leading))})")
 
 
+def _is_scale(term: Term) -> bool:
+    return isinstance(term, Variable) and term.kind is Kind.SCALE
+
+
 def _missing(name: str, sort: str) -> str:
     raise _Missing(f"{name} of sort {sort}")
 
@@ -234,6 +240,8 @@ def _denial(rule: Rule, functions: dict[str, str]) -> Iterator[str]:
     facts = [f"(= {writer.integer(a)} {writer.integer(b)})" for a, b in forms.point.required]
     for part in subterms([term for pair in pairs for term in pair]):
         facts.append(f"(= (shape {writer.term(part)}) {writer.shape(forms.shape(part))})")
+        if _is_scale(part):
+            facts.append(f"(scale {writer.term(part)})")
     facts.append(f"(not (and {' '.join(f'(= {writer.term(a)} {writer.term(b)})' for a, b in pairs)}))")
     yield from constants
     yield from (f"(assert {fact})" for fact in facts)

@@ -12,5 +12,5 @@ module beside ``backtracking`` and ``saturation``, and a case in ``optimization`
         choices, integer_program, extraction  extraction of the cheapest graph: greedy, or by integer programming
         layers                                the form that is searched
         optimization                          the entry point, which ranks whole graphs
-        accounts                              the result for each given rule
+        accounts, left_out                    the result for each given rule; rules that a numerics policy forbids
 """

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from tilewright.passes.rules import Rule
+from tilewright.base.numerics import Math
+from tilewright.passes.rules import Rule, floats_of, is_permitted
 from tilewright.superopt.costs.provider import WORTH, CostProvider, cost_by_nodes
 from tilewright.superopt.search.backtracking import Backtracking
 from tilewright.superopt.search.layers import forms_of
@@ -16,6 +17,7 @@ class Fate(Enum):
 
     APPLIED = "applied"
     NOT_PROVED = "not proved"
+    NOT_PERMITTED = "not permitted"
     NOT_MATCHED = "not matched"
     NOT_FASTER = "not faster"
 
@@ -37,8 +39,11 @@ class Account:
     reason: str
 
 
-def accounts(rules: Sequence[Rule], doubts: Mapping[str, str], found: Optimized, costs: CostProvider) -> list[Account]:
-    """An account of each of ``rules``. ``doubts``: reasons why some were not used in the search, by name."""
+def accounts(
+    rules: Sequence[Rule], doubts: Mapping[str, str], found: Optimized, costs: CostProvider, math: Math = Math.DEFAULT
+) -> list[Account]:
+    """An account of each of ``rules``. ``doubts``: reasons why some were not used in the search, by name; ``math``: the
+    policy of the search."""
     forms, by = forms_of(found.before, rules), Backtracking(rules, costs)
     whole = cost_by_nodes(forms[0], costs)
 
@@ -46,16 +51,19 @@ def accounts(rules: Sequence[Rule], doubts: Mapping[str, str], found: Optimized,
         """In the form of the graph in which it matches."""
         return max((by.gains(form, rule) for form in forms), key=len)
 
-    return [_account(rule, doubts.get(rule.name, ""), found, gains(rule), whole) for rule in rules]
+    return [_account(rule, doubts.get(rule.name, ""), found, gains(rule), whole, math) for rule in rules]
 
 
-def _account(rule: Rule, doubt: str, found: Optimized, gains: Sequence[float], whole: float) -> Account:
+def _account(rule: Rule, doubt: str, found: Optimized, gains: Sequence[float], whole: float, math: Math) -> Account:
     times = sum(step.rule == rule for step in found.steps)
     gain = max(gains) / whole if gains and whole else None
     if times:
         return Account(rule.name, Fate.APPLIED, len(gains), gain, times, "")
     if doubt:
         return Account(rule.name, Fate.NOT_PROVED, len(gains), gain, 0, doubt)
+    if not is_permitted(rule, math):
+        why = f"math={math.value} does not permit what it does to floats: {floats_of(rule).value}"
+        return Account(rule.name, Fate.NOT_PERMITTED, len(gains), gain, 0, why)
     if gain is None:
         return Account(rule.name, Fate.NOT_MATCHED, 0, None, 0, "the graph that was searched has no place for it")
     pays = "no graph with it was found that is faster as a whole"

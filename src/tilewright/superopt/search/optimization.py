@@ -10,9 +10,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 
+from tilewright.base.numerics import Math
 from tilewright.base.superopt import Strategy, Superopt
 from tilewright.graph import Graph
-from tilewright.passes.rules import ALGEBRA, GENERATED, SEARCH, Rule, load_rules, sweeps
+from tilewright.passes.rules import (
+    ALGEBRA,
+    GENERATED,
+    INTEGERS,
+    SEARCH,
+    Floats,
+    Rule,
+    is_permitted,
+    load_rules,
+    permitted_floats,
+    permitted_rule,
+    sweeps,
+)
 from tilewright.superopt.costs.memory import peak_memory
 from tilewright.superopt.costs.provider import CostProvider, cost_by_nodes
 from tilewright.superopt.search import saturation
@@ -51,23 +64,37 @@ EFFORTS: Mapping[Superopt, Effort] = MappingProxyType(
 
 def built_in_rules() -> tuple[Rule, ...]:
     """The default rules of a search: all built-in ones."""
-    return (*load_rules(ALGEBRA), *load_rules(SEARCH), *load_rules(GENERATED))
+    return tuple(rule for file in (ALGEBRA, SEARCH, INTEGERS, GENERATED) for rule in load_rules(file))
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Parameters of a search. ``memory``: see ``Backtracking``; ``clock``: in seconds."""
+    """Parameters of a search. ``memory``: see ``Backtracking``; ``clock``: in seconds.
+
+    ``left_out``: rules that the numerics policy does not permit (``under``). ``splits_layers``: whether layers are read
+    as products, factors and sums, which may round elsewhere.
+    """
 
     rules: Sequence[Rule]
     effort: Effort
     strategy: Strategy = Strategy.BACKTRACKING
     memory: int | None = None
     clock: Callable[[], float] = time.monotonic
+    left_out: tuple[Rule, ...] = ()
+    splits_layers: bool = True
 
     @staticmethod
     def at(level: Superopt, memory: int | None = None) -> "Search":
         """The search of a level, with all built-in rules."""
         return Search(built_in_rules(), EFFORTS[level], memory=memory)
+
+    def under(self, math: Math) -> "Search":
+        """The search by those of its rules that ``math`` permits, perhaps for integers only; the others are
+        ``left_out``."""
+        kept = tuple(found for rule in self.rules if (found := permitted_rule(rule, math)) is not None)
+        others = tuple(rule for rule in self.rules if not is_permitted(rule, math))
+        splits = Floats.REASSOCIATES in permitted_floats(math)
+        return replace(self, rules=kept, left_out=(*self.left_out, *others), splits_layers=splits)
 
     def optimize(self, graph: Graph, costs: CostProvider) -> list[Optimized]:
         """Equivalent graphs: those that cost less than ``graph``, the cheapest first; then those of which only the
@@ -77,7 +104,7 @@ class Search:
         raises ``BadInput`` if it is missing.
         """
         run = _Run(self, costs, self.clock() + self.effort.seconds)
-        forms = forms_of(graph, self.rules)
+        forms = forms_of(graph, self.rules) if self.splits_layers else (graph,)
         given = cost_by_nodes(forms[0], costs)
         searched_from = [(start, run.found(start, self.rules)) for form in forms for start in run.starts(form)]
         states = {fingerprint(best.graph): best for _, best in searched_from}

@@ -1,9 +1,10 @@
 """Results of a search: an equivalent graph, and the rules that lead to it."""
 
 from dataclasses import dataclass
+from enum import Enum
 
 from tilewright.graph import Graph
-from tilewright.passes.rules import Rule
+from tilewright.passes.rules import Floats, Rule
 from tilewright.passes.rules.build import Replacement
 
 
@@ -56,3 +57,31 @@ class Optimized:
     def unchanged(graph: Graph) -> "Optimized":
         """The result without a change."""
         return Optimized(graph, graph, (), 0.0, 0.0)
+
+
+class Cause(Enum):
+    """Why a rule that matches was left out."""
+
+    FLOATS = "floats"
+    """``math=`` does not permit what it does to floats."""
+    BITS = "bits"
+    """It is exact, but the code that is compiled of what it makes has other bits, which ``math="strict"`` forbids: sums
+    are added in another order, or another product and sum are contracted."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A rule that ``math=`` left out, what it does to floats, and in how many places of the graph it matches."""
+
+    rule: str
+    floats: Floats
+    matches: int
+    cause: Cause
+
+    def to_json(self) -> dict[str, object]:
+        """All fields, as values that JSON has."""
+        return {"rule": self.rule, "floats": self.floats.value, "matches": self.matches, "cause": self.cause.value}
+
+    def __str__(self) -> str:
+        why = self.floats.value if self.cause is Cause.FLOATS else "other bits"
+        return f"{self.rule} ({self.matches} {'place' if self.matches == 1 else 'places'}, {why})"

@@ -10,4 +10,5 @@ entry of ``extent_relations``; another method of comparison is a ``Method`` of `
         extent_relations, smaller_sizes       constraints of operators on extents; small extents that satisfy them
         verdicts                              comparison of both sides of a region, with a bound of the error
         sweep, validation                     comparison from inputs to outputs; runs of both graphs
+        bits                                  comparison of compiled graphs bit by bit
 """

@@ -12,6 +12,7 @@ The method is that of Pnueli, Siegel and Singerman ("Translation validation", TA
 of proof; equal values serve as cut points, as in combinational equivalence checking.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -34,9 +35,9 @@ Runner: TypeAlias = Callable[[Graph, Mapping[str, Array]], Sequence[Array]]
 
 SEEDS = (0, 1)
 """Seeds of the inputs with which both graphs are run."""
-TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
+TOLERANCES: Mapping[Math, float] = {Math.STRICT: 2e-5, Math.CAREFUL: 2e-5, Math.DEFAULT: 1e-4, Math.FAST: 1e-4}
 """Maximum relative difference of float32 outputs, by the policy for rounding errors (``Math``)."""
-_RUN_TIME_EXTENT = 3
+RUN_TIME_EXTENT = 3
 """The size of run-time extents when graphs are run, or their bound if that is smaller."""
 
 
@@ -63,12 +64,14 @@ class Validation:
         return min(1.0, sum(one.error_bound for one in self.checked))
 
     def __str__(self) -> str:
-        exact = sum(one.method is Method.EXACT for one in self.checked)
+        counts = Counter(one.method for one in self.checked)
         parts = [f"{self.same} values as before"]
-        if exact:
-            parts.append(f"{exact} changed ones equal modulo a prime")
-        if exact < len(self.checked):
-            parts.append(f"{len(self.checked) - exact} in float64")
+        if counts[Method.EXACT]:
+            parts.append(f"{counts[Method.EXACT]} changed ones equal modulo a prime")
+        if counts[Method.BITS]:
+            parts.append(f"{counts[Method.BITS]} of integers, bit by bit")
+        if counts[Method.FLOAT64]:
+            parts.append(f"{counts[Method.FLOAT64]} in float64")
         if self.undecided:
             parts.append(f"{len(self.undecided)} undecided")
         if self.largest_difference is not None:
@@ -144,7 +147,7 @@ def _largest_difference(before: Graph, after: Graph, run: Runner, tolerance: flo
     return largest
 
 
-def random_feeds(graph: Graph, seed: int, size: int = _RUN_TIME_EXTENT) -> dict[str, Array]:
+def random_feeds(graph: Graph, seed: int, size: int = RUN_TIME_EXTENT) -> dict[str, Array]:
     """Arrays for each input (see ``random_array``); run-time extents are ``size``, or their bounds if less."""
     generator = np.random.default_rng(seed)
     inputs = graph.inputs

@@ -1,7 +1,9 @@
 """Compares both sides of a region by evaluation at random values of its leaves.
 
-First exactly, over the integers modulo a prime (``domains``): sums, products and quotients are exact, and roots,
-exponentials and extrema are random functions, the same on both sides. If the sides differ or can't be evaluated there,
+Regions of integers are evaluated in their own types, at integers from the whole range: bytes saturate, sums wrap
+around, and what is an integer must have the same bits. Others are compared exactly at first, over the integers modulo a
+prime (``domains``): sums, products and quotients are exact, and roots, exponentials and extrema are random functions,
+the same on both sides. If the sides differ or can't be evaluated there,
 in float64: some equations hold only for the true functions, and some constants are rounded.
 """
 
@@ -11,9 +13,10 @@ from math import isfinite, prod
 
 import numpy as np
 
-from tilewright.base.dtypes import DType, f64
+from tilewright.base.arrays import has_same_bits, random_array, random_integers
+from tilewright.base.dtypes import DType, f64, i8, u8
 from tilewright.base.errors import BadProgram, OutOfBounds, Unsupported
-from tilewright.graph import Array
+from tilewright.graph import Array, Value, evaluate_node, make_node
 from tilewright.loops.evaluate_extern import evaluate_extern
 from tilewright.measure.difference import difference
 from tilewright.ops import Attribute
@@ -45,6 +48,8 @@ class Method(Enum):
     """Over the integers modulo a prime."""
     FLOAT64 = "float64"
     """In float64, if the exact comparison is impossible or finds a difference."""
+    BITS = "bits"
+    """Bit by bit, in the types of the graph: of integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,9 @@ def _decided(region: Region, sizes: Sizes, budget: int, seed: int) -> Verdict:
 
 def _compared(program: "_Program", sizes: Sizes, seed: int) -> Verdict:
     reason = ""
+    in_bits = _agrees_in_bits(program.region, seed)
+    if in_bits is not None:
+        return Verdict(in_bits, Method.BITS, sizes)
     try:
         if program.agrees_exactly(seed):
             return Verdict(True, Method.EXACT, sizes, program.error_bound)
@@ -195,6 +203,54 @@ class _Program:
             feeds = {tensor: arrays[operand] for tensor, operand in zip(made.inputs, made.operands, strict=True)}
             arrays += evaluate(made.outputs, feeds, None, evaluate_extern)
         return arrays[self.region.left], arrays[self.region.right]
+
+
+def _agrees_in_bits(region: Region, seed: int) -> bool | None:
+    """Whether both sides agree in their own types; None if the region has no bytes and no integers as leaves, or no
+    value, as where integers are indices."""
+    has_bytes = any(kind.dtype in (i8, u8) for step in region.steps for kind in step.types)
+    if not has_bytes and not any(leaf.type.dtype.is_int and leaf.literal is None for leaf in region.leaves):
+        return None
+    try:
+        return all(_have_same_bits(region, np.random.default_rng([seed, sample])) for sample in range(SAMPLES))
+    except (Unsupported, OutOfBounds, BadProgram):
+        return None
+
+
+def _have_same_bits(region: Region, generator: np.random.Generator) -> bool:
+    """Of integers; floats may be rounded elsewhere."""
+    values = [Value(f"v{number}", leaf.type.dtype, leaf.type.shape) for number, leaf in enumerate(region.leaves)]
+    arrays = {value: _typed(leaf, generator) for value, leaf in zip(values, region.leaves, strict=True)}
+    for step in region.steps:
+        operands = [None if operand is None else values[operand] for operand in step.operands]
+        names = [f"v{len(values) + place}" for place in range(len(step.types))]
+        node = make_node(step.op, operands, names, dict(step.attributes.value))
+        arrays.update(zip(node.outputs, evaluate_node(node, arrays), strict=True))
+        values += node.outputs
+    left, right = (arrays[values[side]] for side in (region.left, region.right))
+    if has_same_bits(left, right):
+        return True
+    is_rounded = left.dtype == right.dtype and values[region.left].dtype.is_float
+    return is_rounded and difference(left, right).worst <= _ROUNDING
+
+
+_ROUNDING = 1e-5
+"""Of float32 that is computed of integers."""
+
+
+def _typed(leaf: Leaf, generator: np.random.Generator) -> Array:
+    shape, dtype = static(leaf.type.shape) or (), leaf.type.dtype
+    if leaf.literal is not None:
+        return np.full(shape, leaf.literal.value).astype(dtype.numpy)
+    if dtype.is_int:
+        return random_integers(dtype, shape, generator)
+    drawn = random_array(dtype, shape, generator)
+    special = generator.choice(np.array([np.inf, -np.inf, np.nan, 1e30]), shape).astype(drawn.dtype)
+    return np.where(generator.random(shape) < _SPECIAL, special, drawn) if dtype.is_float else drawn
+
+
+_SPECIAL = 0.05
+"""The fraction of floats that are infinite, NaN, or large."""
 
 
 def _placeholder(kind: Type, number: int) -> Tensor:
