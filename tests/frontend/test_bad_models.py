@@ -276,8 +276,16 @@ TOO_LARGE = {
         (np.random.default_rng(4).bytes(4096), "can't be read as ONNX|no ONNX model"),
         *[(archive(kind), "can't be read as ONNX|no ONNX model") for kind in ("zip", "gzip", "tar")],
         (nested(10_000), "can't be read as ONNX"),
+        (b"\x1c\0\0\0TFL3" + bytes(64), "TensorFlow Lite .*--tflite"),
+        (b'<?xml version="1.0"?><net/>', "OpenVINO writes such models; export"),
+        (b"\x80\x02}q\0.", "Python pickled it .*torch.onnx.export"),
+        (b"GGUF\3\0\0\0", "weights only; export"),
+        (b'{"graph": []}', "JSON; export"),
     ],
-    ids=["1 empty", "2 text", "3 cut", "4 random", "6 zip", "6 gzip", "6 tar", "39 nested"],
+    ids=[
+        *("1 empty", "2 text", "3 cut", "4 random", "6 zip", "6 gzip", "6 tar", "39 nested"),
+        *("TensorFlow Lite", "OpenVINO", "pickle", "GGUF", "JSON"),
+    ],
 )
 def test_files_that_are_no_model(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
