@@ -198,8 +198,16 @@ def dtype_of(code: int, place: str) -> DType:
         return dtypes.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(code))
     except (KeyError, UnsupportedDType) as error:
         name = onnx.TensorProto.DataType.Name(code)
-        known = ", ".join(map(str, dtypes.ALL))
-        raise UnsupportedModel(f"{place} has element type {name}, which is not supported; there is: {known}") from error
+        raise UnsupportedModel(
+            f"{place} has element type {name}, which is not supported; {_instead_of(code)}"
+        ) from error
+
+
+def _instead_of(code: int) -> str:
+    """What helps where a model has an element type that there is not."""
+    if code == onnx.TensorProto.STRING:
+        return "make numbers of texts outside of the model, as a tokenizer does, and cut what reads texts off"
+    return f"convert to another one by a Cast node: there is {', '.join(map(str, dtypes.ALL))}"
 
 
 def stored_dtype_of(code: int, place: str) -> DType:
