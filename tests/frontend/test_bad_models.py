@@ -243,7 +243,7 @@ UNSUPPORTED = {
     ),
     "shape at run time": (
         model([helper.make_node("CumSum", ["x", "s"], ["y"], name="n")], {"x": X, "s": np.array(0)}, ["y"]),
-        r"node n \(CumSum\): input `s` must be a constant",
+        r"node n \(CumSum\): input `s` must be a constant, but is an input of the model: make it an initializer",
     ),
     "constant of text": (
         two_nodes(helper.make_node("Constant", [], ["c"], name="n", value_string="a"), RELU),
