@@ -90,6 +90,20 @@ def cycle_in_a_branch() -> onnx.ModelProto:
     return single_node("If", {"c": np.array(True)}, then_branch=body(), else_branch=body())
 
 
+def huge_for_all_sizes() -> onnx.ModelProto:
+    """Open sizes times 2^62."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Mul", ["s", "k"], ["t"]),
+        helper.make_node("Expand", ["o", "t"], ["y"], name="n"),
+    ]
+    constants = {"k": np.array([2**62, 2]), "o": np.ones((1, 1), np.float32)}
+    initializers = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["h", 3])
+    graph = helper.make_graph(nodes, "g", [x], [onnx.ValueInfoProto(name="y")], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
 def calls_itself() -> onnx.ModelProto:
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("my", 1)]
     inner = helper.make_node("F", ["x"], ["y"], domain="my")
@@ -116,6 +130,7 @@ MODELS: Mapping[str, tuple[onnx.ModelProto, str]] = {
         single_node("Reshape", {"x": X}, {"s": np.array([2**62, 6, 4])}),
         r"node n \(Reshape\): .* beyond i64",
     ),
+    "open sizes beyond int64": (huge_for_all_sizes(), r"node n \(Expand\): .* beyond i64.* compute smaller sizes"),
     "an axis beyond int32": (
         single_node("Unsqueeze", {"x": X}, {"a": np.array([2**40])}),
         r"node n \(Unsqueeze\): axis 1099511627776 is out of range",
