@@ -203,7 +203,7 @@ def test_a_window_that_does_not_fit_is_refused() -> None:
     proto = model(nodes, {"x": [1, 2, "h", 9]}, ["y"], {"w": np.ones((3, 2, 5, 5), np.float32)})
     check(proto, [{"h": h} for h in (5, 6, 11)], {"h": 16})
     compiled = tilewright.compile(proto, bounds={"h": 16}, threads=1)
-    with pytest.raises(BadFeed, match=r"extent 'h - 4' is -1, but the model was compiled for 0 or more"):
+    with pytest.raises(BadFeed, match=r"extent 'h - 4' is -1, .* compiled for 0 or more; give inputs of other"):
         compiled(np.zeros((1, 2, 3, 9), np.float32))
 
 

@@ -106,6 +106,15 @@ def test_slices_from_minus_n() -> None:
         compiled(np.zeros((1, 0), np.float32), np.zeros((1, 3), np.float32))
 
 
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_of_no_elements_none_is_an_extreme(op: str) -> None:
+    """No index is made up for them; where there is nothing to choose for, there may be none to choose from."""
+    proto = model([node(op, ["x"], ["y"], axis=1)], {"x": ["b", "n"]}, ["y"], {})
+    compiled = check(proto, [{"b": 2, "n": 1}, {"b": 0, "n": 3}, {"b": 3, "n": 7}], {})
+    with pytest.raises(BadFeed, match=r"extent 'n - 1' is -1, .*; give inputs of other sizes$"):
+        compiled(np.zeros((2, 0), np.float32))
+
+
 def test_a_bound_of_either_sign() -> None:
     nodes = [
         *SHAPE_OF_X,

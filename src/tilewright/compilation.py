@@ -1,7 +1,8 @@
 """The stages of a compilation; ``driver`` adds the search for a better graph."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,7 +13,7 @@ from tilewright.backend.cpu.image import main_for
 from tilewright.base.arrays import own
 from tilewright.base.checks import Checks
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
+from tilewright.base.errors import BadProgram, ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import RESERVED, Names, identifier, readable
 from tilewright.base.numerics import Math, Precision
@@ -377,11 +378,13 @@ def _schedule_all(
         known = kernels.get(key)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
-            known = _scheduled(named, constant, options.target, services.tuned)
-            single = lowering.single(group, kernel)
-            if single is not None:
-                own = _scheduled(replace(single, name=f"{named.name}_single"), constant, options.target, services.tuned)
-                known = replace(known, single=own)
+            with _sizes_of(group):
+                known = _scheduled(named, constant, options.target, services.tuned)
+                single = lowering.single(group, kernel)
+                if single is not None:
+                    apart = replace(single, name=f"{named.name}_single")
+                    own = _scheduled(apart, constant, options.target, services.tuned)
+                    known = replace(known, single=own)
         kernels[key] = known.of(group)
         arguments: list[Value] = []
         for parameter, plain in zip(kernel.program.params, kernel.arguments, strict=True):
@@ -410,6 +413,15 @@ def _explained(reason: str, graph: Graph) -> str:
     named = [e for e in graph.extents if e.label and re.search(rf"\b{re.escape(e.name)}\b", reason)]
     called = ", ".join(f"{extent.name} is the model's `{given_name(extent)}`" for extent in named)
     return f"{reason} ({called})" if called else reason
+
+
+@contextmanager
+def _sizes_of(group: Group) -> Generator[None]:
+    """Sizes that are beyond all numbers for usual extents get their place in the model."""
+    try:
+        yield
+    except BadProgram as error:
+        raise BadProgram(f"{_sources(group)}: {error}; compute smaller sizes there") from error
 
 
 def _sources(group: Group) -> str:

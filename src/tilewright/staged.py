@@ -31,6 +31,7 @@ from tilewright.measure.samples import LEAST_RUNS
 from tilewright.model import CompiledModel, Seconds, Tolerance
 from tilewright.ops.called import CalledOperator, Caller
 from tilewright.ops.hosted import READ_SIZES, VIEW, WITNESS
+from tilewright.passes.between import Between
 from tilewright.runtime import artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.loading import InMemory
@@ -305,25 +306,8 @@ def calls_python(node: Node) -> bool:
 
 
 def _finding(node: Node, share: str) -> Finding:
-    match node.op:
-        case CalledOperator(by=Caller.ACCELERATOR):
-            return Finding("stage", node.source, f"an accelerator computes it ({share})", "nothing to do")
-        case CalledOperator(by=Caller.LIBRARY):
-            return Finding("stage", node.source, f"a library computes it ({share})", "nothing to do")
-        case CalledOperator():
-            reason = f"a Python function computes the operator {node.op.name} ({share})"
-            return Finding("fallback", node.source, reason, "define the operator by te (docs/own-operators.md)")
-        case Branch() | Repeat():
-            reason = f"which branch is taken, or how many steps there are, is known only when the model runs ({share})"
-            return Finding("stage", node.source, reason, "make it a constant, if it is always the same")
-        case op if op is VIEW:
-            reason = f"the same bytes are elements of another type, which no kernel computes ({share})"
-            return Finding("stage", node.source, reason, "convert numbers by a Cast, if their bits do not matter")
-        case _:
-            reason = f"sizes are known only when a part of the model has run ({share})"
-            return Finding(
-                "stage", node.source, reason, "give constants in the place of what is computed, if it is one"
-            )
+    kind, found = "fallback" if calls_python(node) else "stage", Between.of(node)
+    return Finding(kind, found.place, f"{found.reason} ({share})", found.remedy)
 
 
 def _timed(run: Callable[[], object]) -> float:

@@ -161,6 +161,61 @@ def test_quantized_products(code: int, is_outside: bool, tmp_path: Path) -> None
     np.testing.assert_allclose(found, a @ (weight.astype(np.float64) * scales), rtol=1e-5, atol=1e-5)
 
 
+POWERS = TensorProto.FLOAT8E8M0
+MODES = [("up", 1), *(pytest.param(*way, marks=pytest.mark.slow) for way in [("up", 0), ("down", 1), ("nearest", 0)])]
+
+
+def power_codes(x: NDArray[np.float32], mode: str, *, saturate: bool) -> NDArray[np.uint8]:
+    """By ONNX's text of Cast: the exponents, from the mantissas in [1, 2) and exponents that frexp finds."""
+    half, exponent = np.frexp(np.abs(x.astype(np.float64)))
+    more = {"up": 2 * half > 1, "down": half < 0, "nearest": 2 * half >= 1.5}[mode]
+    code = np.where(x == 0, -1, exponent - 1 + 127 + more)
+    code = np.where(np.isinf(x), 255, code)
+    ends = np.clip(code, 0, 254) if saturate else np.where((code > 254) | (np.abs(x) < 2.0**-127), 255, code)
+    return np.where(np.isnan(x), 255, ends).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("mode", "saturate"), MODES)
+def test_powers_of_two(mode: str, saturate: int) -> None:
+    powers = np.arange(255, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+    some_x = [powers, 1.5 * powers[:-1], np.float32([0, np.inf, np.nan, 1e-45, 3.4e38])]
+    some_x += [np.nextafter(each, np.float32(to)) for each in some_x[:2] for to in (0, 1e38)]
+    x = np.concatenate(some_x).astype(np.float32)
+    node = helper.make_node("Cast", ["x"], ["y"], to=POWERS, saturate=saturate, round_mode=mode)
+    back = helper.make_node("Cast", ["y"], ["z"], to=TensorProto.FLOAT)
+    given = proto([node, back], {"x": (TensorProto.FLOAT, ["n"])}, {"y": POWERS, "z": TensorProto.FLOAT})
+    found, numbers_of_them = tilewright.compile(given).run(None, {"x": x})
+    np.testing.assert_array_equal(found.view(np.uint8), power_codes(x, mode, saturate=bool(saturate)))
+    np.testing.assert_array_equal(numbers_of_them, found.astype(np.float32))
+
+
+@pytest.mark.parametrize("code", some([TensorProto.FLOAT4E2M1, TensorProto.FLOAT8E4M3FN, TensorProto.INT8]))
+def test_scales_that_are_powers_of_two(code: int) -> None:
+    """Weights as OCP MX has them: each block of 32 rows has one scale."""
+    random = np.random.default_rng(0)
+    weight = random.integers(-6, 7, (64, 8)).astype(FLOATS.get(code, np.int8))
+    scale = random.integers(120, 130, (2, 8)).astype(np.uint8).view(ml_dtypes.float8_e8m0fnu)
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s"], ["b"], axis=0, block_size=32, output_dtype=1, name="n"),
+        helper.make_node("MatMul", ["x", "b"], ["y"]),
+    ]
+    constants = [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(scale, "s")]
+    given = proto(nodes, {"x": (TensorProto.FLOAT, [3, 64])}, {"y": TensorProto.FLOAT}, constants)
+    x = random.standard_normal((3, 64)).astype(np.float32)
+    (found,) = tilewright.compile(given).run(None, {"x": x})
+    wide = weight.astype(np.float64) * np.repeat(scale.astype(np.float64), 32, axis=0)
+    np.testing.assert_allclose(found, x @ wide, rtol=1e-5, atol=1e-5)
+    del given.graph.node[0].attribute[2]
+    with pytest.raises(TilewrightError, match=r"node n \(DequantizeLinear\): .* give the attribute output_dtype"):
+        importer.load(given)
+
+
+def test_a_rounding_that_there_is_not() -> None:
+    node = helper.make_node("Cast", ["x"], ["y"], name="n", to=POWERS, round_mode="even")
+    with pytest.raises(TilewrightError, match=r"node n \(Cast\): attribute round_mode is even; there are up, down"):
+        importer.load(proto([node], {"x": (TensorProto.FLOAT, [2])}, {"y": POWERS}))
+
+
 def test_what_only_moves_keeps_its_type(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0]),

@@ -29,9 +29,10 @@ class Kind(Enum):
     E5M2 = "f8e5m2"
     E5M2FNUZ = "f8e5m2fnuz"
     E2M1FN = "f4e2m1fn"
+    E8M0FNU = "f8e8m0fnu"
 
 
-_CODED_FLOATS = (Kind.E4M3FN, Kind.E4M3FNUZ, Kind.E5M2, Kind.E5M2FNUZ, Kind.E2M1FN)
+_CODED_FLOATS = (Kind.E4M3FN, Kind.E4M3FNUZ, Kind.E5M2, Kind.E5M2FNUZ, Kind.E2M1FN, Kind.E8M0FNU)
 _WHOLE_NAMES = frozenset({Kind.BOOL, *_CODED_FLOATS})
 """Kinds of which there is one width."""
 
@@ -98,8 +99,8 @@ ALL: tuple[DType, ...] = (boolean, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf
 """What programs compute with."""
 i2, i4 = (DType(Kind.INT, bits) for bits in (2, 4))
 u2, u4 = (DType(Kind.UINT, bits) for bits in (2, 4))
-f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1fn = (DType(kind, 8) for kind in _CODED_FLOATS)
-CODED: tuple[DType, ...] = (i2, i4, u2, u4, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1fn)
+f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1fn, f8e8m0fnu = (DType(kind, 8) for kind in _CODED_FLOATS)
+CODED: tuple[DType, ...] = (i2, i4, u2, u4, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, f4e2m1fn, f8e8m0fnu)
 """What inputs and outputs of a model may have besides: an element is a byte, which programs have as a code."""
 STORED: tuple[DType, ...] = (*ALL, *CODED)
 
@@ -120,6 +121,7 @@ _CODED_NUMPY: dict[DType, np.dtype[np.generic]] = {
     f8e5m2: np.dtype(ml_dtypes.float8_e5m2),
     f8e5m2fnuz: np.dtype(ml_dtypes.float8_e5m2fnuz),
     f4e2m1fn: np.dtype(ml_dtypes.float4_e2m1fn),
+    f8e8m0fnu: np.dtype(ml_dtypes.float8_e8m0fnu),
 }
 _EVERY_NUMPY = {**_NUMPY, **_CODED_NUMPY}
 _BY_NAME: dict[str, DType] = {str(t): t for t in ALL}

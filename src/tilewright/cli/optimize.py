@@ -227,12 +227,12 @@ def _search_of(own: "Sequence[Rule]", options: argparse.Namespace, level: Supero
 def _read(source: "Source", options: argparse.Namespace) -> "tuple[Graph, Kept | None]":
     """The graph, without nodes of operators that nobody defined, and these."""
     from tilewright.frontend.onnx.front_end import OnnxModel
-    from tilewright.passes.parts import is_cut
+    from tilewright.passes.between import Between
 
     given = (shapes(options.shapes), bounds(options.bounds))
     graph, kept = source.load_around(*given) if isinstance(source, OnnxModel) else (source.load(*given), None)
-    if is_cut(graph):
-        raise Unsupported("a model whose shapes depend on data can't be optimized: leave out what decides them")
+    if (found := Between.first(graph)) is not None:
+        raise Unsupported(f"only models of one native part can be optimized. {found}")
     return graph, kept
 
 

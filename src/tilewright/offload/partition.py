@@ -23,8 +23,8 @@ from tilewright.offload.region import Region, region_of
 from tilewright.offload.units import Product, Unit, shape_of
 from tilewright.ops import Trait
 from tilewright.ops.called import CalledOperator, Caller, TensorType, called
+from tilewright.passes.between import Between
 from tilewright.passes.normalize import normalize
-from tilewright.passes.parts import is_cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,8 @@ class Offloading:
 
 def split(graph: Graph, accelerator: Accelerator, options: Options, services: Services) -> Split:
     """``graph`` with its regions. Raises ``Unsupported`` for a model in stages."""
-    if is_cut(graph):
-        raise Unsupported(
-            "accelerator=: a model in stages can't be split: shapes in it depend on data, or Python functions compute "
-            "operators; leave accelerator= out"
-        )
+    if (found := Between.first(graph)) is not None:
+        raise Unsupported(f"accelerator=: a model in stages can't be split; leave accelerator= out. {found}")
     graph = normalize(graph, kept=Trait.WIDENS)
     found = find_units(graph)
     fitting, stays = _fitting(found.units, accelerator)

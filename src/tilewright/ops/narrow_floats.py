@@ -14,6 +14,7 @@ from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.elementwise import elementwise
 from tilewright.ops.operator import FusionKind, Trait, operator
+from tilewright.ops.power_codes import PowerRounding, code_of, number_of
 from tilewright.ops.quantization import parameter_of
 from tilewright.symbolic.expr import Expr, binary, cast, const, equal, minimum, select, unary
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
@@ -62,16 +63,20 @@ _FORMATS: Mapping[DType, _Format] = {
 def _format(dtype: DType) -> _Format:
     found = _FORMATS.get(dtype)
     if found is None:
-        raise BadProgram(f"{dtype} is no float of 4 or 8 bits; there are {', '.join(map(str, _FORMATS))}")
+        raise BadProgram(
+            f"{dtype} is no float of 4 or 8 bits; there are {', '.join(map(str, (*_FORMATS, dtypes.f8e8m0fnu)))}"
+        )
     return found
 
 
 @operator("DecodeFloat", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
 def decode_float(x: Tensor, *, of: DType) -> Tensor:
     """The numbers (f32) whose codes in the type ``of`` are ``x`` (u8)."""
-    form = _format(of)
     if x.dtype != u8:
         raise BadProgram(f"DecodeFloat of {x}: codes are u8")
+    if of == dtypes.f8e8m0fnu:
+        return elementwise(lambda code: number_of(cast(code, i32)), x)
+    form = _format(of)
     return elementwise(lambda code: _number(cast(code, i32), form), x)
 
 
@@ -99,14 +104,17 @@ def _product(factors: Iterable[Expr]) -> Expr:
 
 
 @operator("EncodeFloat", FusionKind.INJECTIVE, Trait.ELEMENTWISE)
-def encode_float(x: Tensor, *, to: DType, saturate: bool = True) -> Tensor:
+def encode_float(x: Tensor, *, to: DType, saturate: bool = True, rounding: str = PowerRounding.UP.value) -> Tensor:
     """The codes (u8) of the numbers of the type ``to`` that are nearest to ``x`` (f32); ties go to even codes.
 
-    Larger numbers and infinities become the largest number, or, not to ``saturate``, infinity or NaN.
+    Larger numbers and infinities become the largest number, or, not to ``saturate``, infinity or NaN. ``rounding``, a
+    ``PowerRounding``: of f8e8m0fnu, which ``power_codes`` has.
     """
-    form = _format(to)
     if x.dtype != f32:
         raise BadProgram(f"EncodeFloat of {x}: numbers are f32")
+    if to == dtypes.f8e8m0fnu:
+        return elementwise(lambda value: code_of(value, PowerRounding(rounding), saturate), x)
+    form = _format(to)
     return elementwise(lambda value: _code(value, form, saturate), x)
 
 

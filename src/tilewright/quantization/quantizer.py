@@ -26,8 +26,8 @@ from tilewright.frontend.onnx.read.foreign import OnnxOperator, installed_operat
 from tilewright.frontend.onnx.write import exporter
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
+from tilewright.passes.between import Between
 from tilewright.passes.normalize import normalize
-from tilewright.passes.parts import is_cut
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.quantization.accuracy import Reference, Score, metric_for
 from tilewright.quantization.insertion import quantized
@@ -108,10 +108,8 @@ def quantize(
     source = opened(model, (), operators, "quantize")
     arrays = data if isinstance(data, Mapping) else read_samples(Path(data))
     graph = source.load({name: tuple(shape) for name, shape in (shapes or {}).items()}, {}, chosen.model_bytes)
-    if is_cut(graph):
-        raise Unsupported(
-            "a model in stages can't be quantized: shapes in it depend on data, or Python functions compute operators"
-        )
+    if (found := Between.first(graph)) is not None:
+        raise Unsupported(f"a model in stages can't be quantized. {found}")
     samples = checked_samples(graph.inputs, arrays)
     graph, layers = _prepared(graph)
     known = (*operators, *installed_operators())

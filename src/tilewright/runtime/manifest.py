@@ -83,8 +83,14 @@ class Symbol:
             bounds = f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
             raise BadFeed(
                 f"{origin}: extent {self.name!r} is {extent}, but the model was compiled for {bounds}; "
-                "give an input of such a size, or compile the model with other bounds"
+                f"{self._advice(extent)}"
             )
+
+    def _advice(self, extent: int) -> str:
+        """What helps: ``bounds=`` says how large an extent is at most, and nothing of how small."""
+        if extent >= self.minimum:
+            return "give an input of such a size, or compile the model with other bounds"
+        return "give an input of such a size" if self.value is None else "give inputs of other sizes"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from tilewright.offload.library.timing import Stopwatch, Times, in_turns, is_fas
 from tilewright.offload.library.units import Kept, Unit, find_units, place_of
 from tilewright.ops.called import Caller, TensorType, called
 from tilewright.ops.shapes import static
-from tilewright.passes.parts import is_cut, parts
+from tilewright.passes.between import Between
+from tilewright.passes.parts import parts
 from tilewright.runtime.elsewhere import misfit
 from tilewright.runtime.library.onednn import library
 from tilewright.runtime.library.primitive import Layout
@@ -96,8 +97,8 @@ def placed(graph: Graph, choice: LibraryChoice, options: Options, services: Serv
     Raises ``Unsupported`` without the library, for a model in stages, and for sizes that are known only at run time.
     """
     version = library().version
-    if is_cut(graph):
-        raise Unsupported("library=: a model in stages can't be split further; leave library= out")
+    if (found := Between.first(graph)) is not None:
+        raise Unsupported(f"library=: a model in stages can't be split further; leave library= out. {found}")
     if any(static(value.shape) is None for value in graph.inputs):
         raise Unsupported("library= needs sizes that are known: give them by shapes= or --shape")
     graph = prepare(graph, math=options.math)

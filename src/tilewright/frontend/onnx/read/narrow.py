@@ -67,6 +67,7 @@ _NAMES: Mapping[str, DType] = {
     "FLOAT8E4M3FNUZ": dtypes.f8e4m3fnuz,
     "FLOAT8E5M2": dtypes.f8e5m2,
     "FLOAT8E5M2FNUZ": dtypes.f8e5m2fnuz,
+    "FLOAT8E8M0": dtypes.f8e8m0fnu,
 }
 NARROW: Mapping[int, Narrow] = {
     code: Narrow(code, _NAMES[name], _HELD[_NAMES[name]])

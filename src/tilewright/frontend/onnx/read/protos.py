@@ -81,7 +81,11 @@ _FORMS = {
     b"PK": ", as it is an archive (tilewright.load takes artifacts; export what PyTorch saved by torch.onnx.export)",
     b"\x89HDF": ", as it is of Keras (export it by tf2onnx)",
     b"version https://git-lfs": ", as it only says where Git LFS has it (git lfs pull)",
+    b"<?xml": ", as it is XML: OpenVINO writes such models; export the network to ONNX",
     b"<": ", as it is a page, not a model: look at how it was downloaded",
+    b"\x80": ", as Python pickled it (export what PyTorch saved by torch.onnx.export)",
+    b"GGUF": ", as it has weights only; export the network to ONNX",
+    b"{": ", as it is JSON; export the network to ONNX",
 }
 """A guess of the format of a wrong file, by its first bytes."""
 
@@ -95,6 +99,8 @@ def _of_form(path: Path) -> str:
 
 
 def _form_of(begin: bytes) -> str:
+    if begin[4:8] == b"TFL3":
+        return ", as it is of TensorFlow Lite (convert it by tf2onnx --tflite)"
     return next((told for bytes_, told in _FORMS.items() if begin.startswith(bytes_)), "")
 
 
@@ -192,8 +198,16 @@ def dtype_of(code: int, place: str) -> DType:
         return dtypes.from_numpy(onnx.helper.tensor_dtype_to_np_dtype(code))
     except (KeyError, UnsupportedDType) as error:
         name = onnx.TensorProto.DataType.Name(code)
-        known = ", ".join(map(str, dtypes.ALL))
-        raise UnsupportedModel(f"{place} has element type {name}, which is not supported; there is: {known}") from error
+        raise UnsupportedModel(
+            f"{place} has element type {name}, which is not supported; {_instead_of(code)}"
+        ) from error
+
+
+def _instead_of(code: int) -> str:
+    """What helps where a model has an element type that there is not."""
+    if code == onnx.TensorProto.STRING:
+        return "make numbers of texts outside of the model, as a tokenizer does, and cut what reads texts off"
+    return f"convert to another one by a Cast node: there is {', '.join(map(str, dtypes.ALL))}"
 
 
 def stored_dtype_of(code: int, place: str) -> DType:

@@ -143,6 +143,12 @@ class SymbolicValues:
         """The argument of ``compile`` that makes all sizes known, as an example for messages."""
         return by_shapes({value.name: tuple(map(_given, value.shape)) for value in self._inputs})
 
+    def why_unknown(self, value: Value) -> str:
+        """Why the elements of ``value`` are not known when the model is compiled, and what helps."""
+        if value in self._inputs:
+            return "is an input of the model: make it an initializer in the file"
+        return f"is computed at run time; if it depends on shapes only, give these by {self.by_shapes}"
+
     def require(self, extent: Expr) -> None:
         """Let the runtime refuse inputs for which ``extent`` is negative, if that is possible."""
         low = interval(extent, self.bounds).lo

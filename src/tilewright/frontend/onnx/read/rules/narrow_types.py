@@ -1,5 +1,7 @@
 """ONNX's conversions from and to types that native code has as codes (``read.narrow``)."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tilewright.base.dtypes import DType, f32, i32
@@ -8,6 +10,7 @@ from tilewright.frontend.onnx.read.protos import dtype_of
 from tilewright.frontend.onnx.read.rules.rule import Request
 from tilewright.graph import Value
 from tilewright.ops import Attribute
+from tilewright.ops.power_codes import PowerRounding
 
 
 def target_of(request: Request, name: str) -> DType | Narrow | None:
@@ -36,15 +39,33 @@ def encoded(request: Request, numbers: Value, to: Narrow) -> Value:
         whole = request.apply("Cast", numbers, to=i32) if numbers.dtype.is_float else numbers
         codes = request.apply("LowBits", request.apply("Cast", whole, to=to.held), bits=to.bits)
     else:
-        saturate = bool(request.integer("saturate", 1))
-        codes = request.apply("EncodeFloat", request.apply("Cast", numbers, to=f32), to=to.dtype, saturate=saturate)
+        options = {"saturate": bool(request.integer("saturate", 1)), "rounding": _rounding(request).value}
+        codes = request.apply("EncodeFloat", request.apply("Cast", numbers, to=f32), to=to.dtype, **options)
     return noted(request, codes, to)
+
+
+def _rounding(request: Request) -> PowerRounding:
+    name = request.text("round_mode", PowerRounding.UP.value)
+    try:
+        return PowerRounding(name)
+    except ValueError as error:
+        known = ", ".join(each.value for each in PowerRounding)
+        raise request.invalid(f"attribute round_mode is {name}; there are {known}") from error
 
 
 def noted(request: Request, codes: Value, to: Narrow) -> Value:
     """``codes``, which are of the type ``to``."""
     request.importer.note_narrow(codes, to)
     return codes
+
+
+def with_scale_of_numbers(request: Request) -> Request:
+    """``request`` with the numbers of its scale, if that is of codes: powers of two, as in OCP MX."""
+    scale = request.input(1)
+    own = request.importer.narrow(scale)
+    if own is None:
+        return request
+    return replace(request, inputs=(request.inputs[0], decoded(request, scale, own), *request.inputs[2:]))
 
 
 def quantized(request: Request, to: Narrow) -> Value:

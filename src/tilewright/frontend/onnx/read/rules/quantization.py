@@ -4,7 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.base.dtypes import f32
 from tilewright.frontend.onnx.read.narrow import Narrow
-from tilewright.frontend.onnx.read.rules.narrow_types import dequantized, quantized, target_of
+from tilewright.frontend.onnx.read.rules.narrow_types import (
+    dequantized,
+    quantized,
+    target_of,
+    with_scale_of_numbers,
+)
 from tilewright.frontend.onnx.read.rules.rule import Request, Rule, RuleFunction, same
 from tilewright.graph import Value
 
@@ -42,13 +47,17 @@ def _quantize(request: Request) -> Sequence[Value]:
     """The type of the result is that of the zero point, or the attribute output_dtype."""
     zero = request.optional(2)
     to = target_of(request, "output_dtype") if zero is None else request.importer.narrow(zero)
-    return [quantized(request, to)] if isinstance(to, Narrow) else _QUANTIZE(request)
+    given = with_scale_of_numbers(request)
+    return [quantized(given, to)] if isinstance(to, Narrow) else _QUANTIZE(given)
 
 
 def _dequantize(request: Request) -> Sequence[Value]:
     narrow = request.importer.narrow(request.input(0))
     is_float = narrow is not None and not narrow.dtype.is_int
-    return [dequantized(request, narrow)] if narrow is not None and is_float else _DEQUANTIZE(request)
+    given = with_scale_of_numbers(request)
+    if given is not request and target_of(request, "output_dtype") is None:
+        raise request.invalid("the scale has codes, which no result has: give the attribute output_dtype")
+    return [dequantized(given, narrow)] if narrow is not None and is_float else _DEQUANTIZE(given)
 
 
 RULES: Mapping[str, RuleFunction] = {

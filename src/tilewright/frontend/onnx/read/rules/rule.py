@@ -164,8 +164,8 @@ class Request:
         array = self.importer.known(value)
         if array is None:
             raise UnsupportedModel(
-                f"{self.place}: input `{readable(value.name)}` must be a constant, but is computed at run time; if it "
-                f"depends on shapes only, give these by {self.importer.symbolic.by_shapes}"
+                f"{self.place}: input `{readable(value.name)}` must be a constant, but "
+                f"{self.importer.symbolic.why_unknown(value)}"
             )
         return array
 

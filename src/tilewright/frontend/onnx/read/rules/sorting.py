@@ -8,10 +8,12 @@ from tilewright.symbolic.expr import as_expr
 
 
 def _place_of_extreme(request: Request) -> Sequence[Value]:
-    axis = request.integer("axis", 0)
+    data, axis = request.input(0), request.integer("axis", 0)
+    if -len(data.shape) <= axis < len(data.shape):
+        request.importer.symbolic.require(data.shape[axis] - 1)  # of no elements none is the largest
     place = request.apply(
         request.op_type,
-        request.input(0),
+        data,
         axis=axis,
         select_last_index=bool(request.integer("select_last_index", 0)),
     )
