@@ -29,8 +29,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tilewright.service import tokens
 
-QUEUED = 6
-"""Models that wait while the service compiles."""
+QUEUED = 24
+"""Models that wait while the service compiles: more than it compiles meanwhile."""
 
 
 @dataclass

@@ -24,6 +24,7 @@ from tilewright.cli import main
 from tilewright.fleet.fleet import Fleet
 from tilewright.fleet.remote import RemoteModels
 from tilewright.fleet.runner import FleetRunner
+from tilewright.measure.records import Records
 from tilewright.measure.simulated import simulating
 from tilewright.measure.turns import Plan
 from tilewright.measure.verdicts import Verdict
@@ -103,6 +104,9 @@ def test_verbs_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
                 assert found["simulated"] == core
                 assert round_ or found["measured"]
                 assert main(explaining) == 0
+                with Records.open(records) as kept:
+                    places = {(record.job.timing.simulated, record.job.timing.device) for record in kept.all()}
+                assert (core, "" if core else "cortex-a72") in places
                 # Of both, what was measured on a board is preferred, where it is right.
                 if core == "" or f"in simulated cycles of {CORE}" in capsys.readouterr().out:
                     break
@@ -115,6 +119,7 @@ def test_verbs_take_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 def are_told_apart(client: Fleet) -> None:
     """In the inventory; a key of both is no key of either."""
     assert (client.simulated("cycles"), client.simulated("pi")) == (CORE, "")
+    assert (client.facts("cycles"), client.facts("pi")) == ("", "arm")
     with pytest.raises(BadInput, match="some devices called 'arm' are emulated"):
         client.target("arm")
     members = [fields.mapping(member) for member in fields.items(client.status()["devices"])]

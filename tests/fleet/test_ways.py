@@ -1,6 +1,7 @@
 """What emulated devices and boards without Python do for a client, each in one process here."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -114,6 +115,12 @@ def test_they_say_what_they_are() -> None:
     older = {name: value for name, value in board.message().items() if name != "simulated"}
     assert Inventory.read(older) == board
     assert ways.limits_for(emulated).run_seconds > ways.limits_for(board).run_seconds
+    # Times depend on the kind of board and on the governor of its clock; cycles do not.
+    assert (emulated.facts, board.facts, replace(board, governor="ondemand").facts) == (
+        "",
+        "cortex-a72",
+        "cortex-a72, ondemand",
+    )
     with pytest.raises(Unsupported, match="can't be simulated"):
         Inventory.emulated("e", None, Target.parse("riscv64"))
     with pytest.raises(BadInput, match="can't name a device"):

@@ -48,6 +48,19 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
         records.check()
 
 
+def test_what_one_kind_of_device_measured_answers_for_no_other(tmp_path: Path) -> None:
+    there = [replace(JOB, timing=replace(JOB.timing, device=device)) for device in ("", "pi, ondemand", "pi")]
+    assert len({one.id for one in there}) == 3
+    assert "device" not in JOB.timing.described()  # so the jobs of older records have the same hashes
+    with Records.open(tmp_path / "r.db") as records, records.session({}) as session:
+        for place, one in enumerate(there):
+            assert records.find(one) is None
+            records.add(session, one, Outcome(Verdict.OK, times_us=(3.0 - place,)), State.CONFIRMED)
+            assert records.find(one) == Outcome(Verdict.OK, times_us=(3.0 - place,))
+        best = records.best(PROGRAM, JOB.target, JOB.threads, State.CONFIRMED, 3)
+        assert [record.job for record in best] == there[::-1]  # for the target, all of them may serve
+
+
 def test_median_and_its_deviation() -> None:
     assert (GOOD.median_us, GOOD.mad_us) == (2.5, 0.5)
     assert CRASHED.median_us is None

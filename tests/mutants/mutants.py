@@ -882,8 +882,8 @@ MUTANTS = (
     Mutant(
         "a board's inputs and outputs share memory",
         "backend/shipping/board_text.py",
-        '_placed("output", layout.places[count:])',
-        '_placed("output", layout.places[: len(interface.outputs)])',
+        "for i, offset in enumerate(layout.places)",
+        "for i, offset in enumerate(layout.places[: len(interface.outputs)] * 2)",
         ("tests/backend/shipping/test_boards.py",),
     ),
     Mutant(
@@ -1014,7 +1014,7 @@ MUTANTS = (
     ),
     Mutant(
         "a program ignores what it could not write",
-        "backend/shipping/program_text.py",
+        "backend/shipping/tensors_text.py",
         "br i1 %complete, label %written, label %unwritten",
         "br i1 true, label %written, label %unwritten",
         ("tests/backend/shipping/test_programs.py",),

@@ -47,8 +47,25 @@ def test_who_comes_together_waits_for_one_flush_that_begins_later(
     with ThreadPoolExecutor(CLIENTS) as pool:
         waited = list(pool.map(flush, range(CLIENTS)))
     assert len(flushed) < CLIENTS
+    flushes.close()
     for asked, told in waited:
         assert any(asked <= begin and end <= told for begin, end in flushed)
+
+
+def test_a_log_that_is_made_anew_gets_its_name_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = list[Path]()
+    monkeypatch.setattr("tilewright.service.flushes.sync_folder", named.append)
+    log, flushes = tmp_path / "log", Flushes(tmp_path / "log")
+    flushes.flush()
+    assert not named
+    for times in (1, 2, 3):
+        log.write_bytes(b"x")
+        for _ in range(2):
+            flushes.flush()
+        assert named == [tmp_path] * times
+        log.unlink()
+        flushes.flush()
+    flushes.close()
 
 
 def test_transactions_that_must_last_are_flushed(tmp_path: Path, flushed: list[tuple[float, float]]) -> None:

@@ -69,10 +69,14 @@ def test_history_is_of_the_same_threads_and_family_and_of_sessions_that_ended(pa
         assert len(seen.features) == 60
         assert measured_nearby(records, NEAR, SETUP, space_of) == []
         assert measured_nearby(records, WANTED, replace(SETUP, threads=2), space_of) == []
+        assert measured_nearby(records, WANTED, replace(SETUP, device="board"), space_of) == []
         with records.session({}) as session:
             tuner = KernelTuner(space_of(named(product("mm", 112)), HOST), MadeUp(), SETUP)
             digits = tuner.space.analytic()
             assert digits is not None
+            assert (
+                KernelTuner(tuner.space, MadeUp(), replace(SETUP, device="board")).job(digits).timing.device == "board"
+            )
             records.add(session, tuner.job(digits), Outcome(Verdict.OK, times_us=(1.0,)))
             assert len(measured_nearby(records, WANTED, SETUP, space_of)) == 1
         assert len(measured_nearby(records, WANTED, SETUP, space_of)) == 2

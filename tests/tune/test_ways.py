@@ -101,9 +101,11 @@ def test_kernels_of_ways_are_measured(tmp_path: Path) -> None:
         assert all(record.outcome.verdict is Verdict.OK for record in ways.used(records))
 
 
-def test_weights_are_cold_if_those_of_the_model_are() -> None:
+def test_weights_are_cold_if_those_of_the_model_are_and_times_are_those_of_a_device() -> None:
     cold = WayTuner(choose(network(), HOST), 1, 1 << 20)
     timed = [job.timing for job in cold.jobs]
     assert any(timing.cold and timing.between_bytes == 1 << 20 for timing in timed)
     assert all(timing.between_bytes == 0 for timing in timed if not timing.cold)
+    there = WayTuner(choose(network(), HOST), 1, 0, device="board").jobs
+    assert {job.timing.device for job in there} == {"board"}
     assert {replace(job, timing=tuner().jobs[0].timing).id for job in cold.jobs} == {job.id for job in tuner().jobs}

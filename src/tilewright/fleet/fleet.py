@@ -143,6 +143,11 @@ class Fleet:
         does."""
         return self._kind(key).simulated
 
+    def facts(self, key: str) -> str:
+        """What times of the devices of ``key`` depend on beside their target; empty if they tell cycles. Raises
+        ``FleetError`` if there are none."""
+        return " / ".join(sorted({device.facts for device in self.devices(key)}))
+
     def _kind(self, key: str) -> Inventory:
         """One device of ``key``, like which all are."""
         found = self.devices(key)

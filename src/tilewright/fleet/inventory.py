@@ -77,6 +77,12 @@ class Inventory:
         key = checked_name(target.cpu if key is None else key)
         return Inventory(checked_name(name), key, str(target), 1, 0, "programs, by an agent", "", __version__)
 
+    @property
+    def facts(self) -> str:
+        """What its times depend on beside the target: what kind of board it is, by the key, and the governor of its
+        clock speed. Empty if it tells cycles, which do not."""
+        return "" if self.simulated else ", ".join(filter(None, (self.key, self.governor)))
+
     def message(self) -> dict[str, object]:
         """As JSON."""
         return asdict(self)

@@ -32,6 +32,8 @@ class Timing:
     which each kernel has its own; ``between_bytes``: how much data that is. Other inputs stay where runs leave them.
     ``hopeless``: a candidate that takes so many times as long as the best of its workload is timed once; 0: none is.
     ``simulated``: whose cycles are simulated in place of a measurement (``measure.simulated``); empty on a processor.
+    ``device``: what times depend on beside the target, on a device of a fleet (``fleet.inventory``); empty on this
+    machine.
     """
 
     repeats: int = 10
@@ -40,10 +42,11 @@ class Timing:
     between_bytes: int = 0
     hopeless: float = 0.0
     simulated: str = ""
+    device: str = ""
 
     def described(self) -> dict[str, object]:
         """As JSON has it. What is not asked for is left out: records that do not know of it stay valid."""
-        optional = ("hopeless", "simulated")
+        optional = ("hopeless", "simulated", "device")
         return {name: value for name, value in asdict(self).items() if name not in optional or value}
 
 
@@ -107,7 +110,8 @@ def read_timing(value: object) -> Timing:
         raise ValueError(f"between two runs there may be up to {MOST_BETWEEN} bytes, not {between}")
     hopeless = fields.number(timing.get("hopeless", 0.0))
     repeats, least = fields.whole(timing["repeats"]), fields.number(timing["least_seconds"])
-    return Timing(repeats, least, cold, between, hopeless, fields.text(timing.get("simulated", "")))
+    simulated, device = (fields.text(timing.get(name, "")) for name in ("simulated", "device"))
+    return Timing(repeats, least, cold, between, hopeless, simulated, device)
 
 
 def read_forms(values: Iterable[object]) -> tuple[Form, ...]:

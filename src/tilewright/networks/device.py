@@ -31,6 +31,10 @@ class OnDevice:
         del target  # it is theirs
         return self._fleet.simulated(self._key)
 
+    def device(self) -> str:
+        """The facts of the devices."""
+        return self._fleet.facts(self._key)
+
     def bench(self) -> AbstractContextManager[Bench]:
         """The devices."""
         return self._runner

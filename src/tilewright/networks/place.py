@@ -20,6 +20,10 @@ class Place(Protocol):
         """Whose cycles are simulated for ``target``: see ``measure.job.Timing``; empty where code is timed."""
         ...
 
+    def device(self) -> str:
+        """What times depend on there beside the target: see ``measure.job.Timing``; empty on this machine."""
+        ...
+
     def bench(self) -> AbstractContextManager[Bench]:
         """What measures candidates, until the context ends."""
         ...
@@ -38,6 +42,10 @@ class Here:
 
     def simulated(self, target: Target) -> str:
         """None."""
+        return ""
+
+    def device(self) -> str:
+        """Nothing."""
         return ""
 
     def bench(self) -> AbstractContextManager[Bench]:

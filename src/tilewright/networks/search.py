@@ -77,13 +77,13 @@ class Search:
         self._watch = watch
         first = networks[0]
         self._target, self._threads = first.model.options.target, first.threads
-        self._simulated = place.simulated(self._target)
+        self._simulated, self._device = place.simulated(self._target), place.device()
         self.ways = tuple(map(self._ways_of, networks))
         """How each network's nodes may be computed."""
 
     def _ways_of(self, network: Untuned) -> WayTuner:
         between = between_bytes(computed_of(network.model), self._target)
-        return WayTuner(network.model.compiled.choices, self._threads, between, self._simulated)
+        return WayTuner(network.model.compiled.choices, self._threads, between, self._simulated, self._device)
 
     def run(self) -> Found:
         """Compare algorithms in at most half of the time, search schedules in the rest, and confirm them.
@@ -133,7 +133,7 @@ class Search:
             [computed_of(base) for base in bases],
             self._target,
             self._measurer,
-            replace(self._plan.setup(self._threads), simulated=self._simulated),
+            replace(self._plan.setup(self._threads), simulated=self._simulated, device=self._device),
             self._records,
             self._plan.scheduler(untuned),
         )

@@ -23,6 +23,10 @@ class Simulated:
         """The core. Raises ``Unsupported`` if there is no table of it."""
         return device_of(target)
 
+    def device(self) -> str:
+        """Nothing: cycles are the same on every machine."""
+        return ""
+
     def bench(self) -> AbstractContextManager[Bench]:
         """Child processes with an emulator each."""
         return simulating(default_threads())

@@ -6,14 +6,15 @@ this a group commit.
 
 import os
 import threading
-from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
 
 from tilewright.base.files import sync_folder
 
 
 class Flushes:
-    """Of the file ``path``, which need not be there: then there is nothing to flush."""
+    """Of the file ``path``, which need not be there: then there is nothing to flush. It may be removed and made anew,
+    as SQLite does with its log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -22,7 +23,8 @@ class Flushes:
         self._asked = 0
         self._done = 0
         """How many of those who asked had done so before the last flush began."""
-        self._is_named = False
+        self._file: BufferedReader | None = None
+        """The file whose name is on the disk. It stays open, so that no other one can have its number."""
 
     def flush(self) -> None:
         """Return when all that was written before is on the disk. Raises ``OSError``."""
@@ -37,9 +39,30 @@ class Flushes:
             self._flush()
             self._done = asked
 
+    def close(self) -> None:
+        """Close the file."""
+        with self._turn:
+            self._forget()
+
     def _flush(self) -> None:
-        with suppress(FileNotFoundError), self._path.open("rb") as file:
-            os.fsync(file.fileno())
-            if not self._is_named:
-                sync_folder(self._path.parent)
-                self._is_named = True
+        try:
+            there = self._path.stat()
+            if self._file is not None and os.path.samestat(there, os.fstat(self._file.fileno())):
+                os.fsync(self._file.fileno())
+                return
+            opened = self._path.open("rb")
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(opened.fileno())
+            sync_folder(self._path.parent)
+        except BaseException:
+            opened.close()
+            raise
+        self._forget()
+        self._file = opened
+
+    def _forget(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

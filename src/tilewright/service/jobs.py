@@ -2,11 +2,11 @@
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Executable, and_, func, insert, select, update
+from sqlalchemy import Connection, Executable, bindparam, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tilewright.service.limits import Quota
@@ -63,6 +63,23 @@ _COLUMNS = (
 _STATE = _COLUMNS.index(BUILDS.c.state)
 _FOUND = select(*_COLUMNS).join(BUILDS, BUILDS.c.id == JOBS.c.build)
 
+# What each request asks: a statement that is made anew takes longer than SQLite takes to answer it.
+_OWNED = JOBS.c.owner == bindparam("owner")
+_LIVE_JOB = (JOBS.c.cancelled.is_(None), BUILDS.c.state.in_(LIVE_NAMES))
+_USED = select(
+    select(func.count()).select_from(JOBS).join(BUILDS).where(_OWNED, *_LIVE_JOB).scalar_subquery(),
+    select(func.count()).select_from(JOBS).where(_OWNED, JOBS.c.created > bindparam("since")).scalar_subquery(),
+)
+"""How many jobs of an owner have not ended, and how many were submitted lately."""
+_JOB = _FOUND.where(JOBS.c.id == bindparam("job"))
+_OWN_JOB = _JOB.where(_OWNED)
+_NEWEST = _FOUND.where(_OWNED).order_by(JOBS.c.created.desc(), JOBS.c.id).limit(bindparam("count"))
+_OWNER = select(OWNERS).where(OWNERS.c.name == bindparam("owner")).with_for_update()
+_SHARED = select(BUILDS.c.id, BUILDS.c.artifact).where(BUILDS.c.shared == bindparam("key"))
+_SHARED_TO_WRITE = _SHARED.with_for_update()
+_COUNTED = select(BUILDS.c.state, func.count()).where(BUILDS.c.state.in_(LIVE_NAMES)).group_by(BUILDS.c.state)
+_ADD_JOB, _ADD_BUILD = insert(JOBS), insert(BUILDS)
+
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
@@ -89,42 +106,43 @@ class Jobs:
     def _lost(self, submission: Submission, is_kept: Callable[[str], bool]) -> str | None:
         """The artifact of the same submission, if it is there no more: asked before anybody has to wait for this."""
         with self.database.reading() as connection:
-            found = connection.execute(select(BUILDS.c.artifact).where(BUILDS.c.shared == submission.key)).scalar()
-        return None if found is None or is_kept(str(found)) else str(found)
+            found = connection.execute(_SHARED, {"key": submission.key}).first()
+        artifact = None if found is None else found[1]
+        return None if artifact is None or is_kept(str(artifact)) else str(artifact)
 
     def _submit(self, owner: Owner, submission: Submission, lost: str | None) -> Job:
         with self.database.writing() as connection:
-            connection.execute(select(OWNERS).where(OWNERS.c.name == owner.name).with_for_update())
+            connection.execute(_OWNER, {"owner": owner.name})
             self._check_quota(connection, owner)
             now = self.clock()
             build = self._shared(connection, submission, lost) or self._new_build(connection, submission, now)
             job = uuid.uuid4().hex
             name = submission.name[:MOST_NAME]
-            connection.execute(insert(JOBS).values(id=job, build=build, owner=owner.name, name=name, created=now))
-            return _found(connection, _FOUND.where(JOBS.c.id == job))[0]
+            added = {"id": job, "build": build, "owner": owner.name, "name": name, "created": now}
+            connection.execute(_ADD_JOB, added)
+            return _found(connection, _JOB, {"job": job})[0]
 
     def find(self, owner: str, job: str) -> Job | None:
         """The job, if it is this owner's."""
         with self.database.reading() as connection:
-            return next(iter(_found(connection, _FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner))), None)
+            return next(iter(_found(connection, _OWN_JOB, {"job": job, "owner": owner})), None)
 
     def listed(self, owner: str, count: int) -> list[Job]:
         """The newest jobs of the owner."""
-        newest = _FOUND.where(JOBS.c.owner == owner).order_by(JOBS.c.created.desc(), JOBS.c.id).limit(count)
         with self.database.reading() as connection:
-            return _found(connection, newest)
+            return _found(connection, _NEWEST, {"owner": owner, "count": count})
 
     def cancel(self, owner: str, job: str) -> Job | None:
         """Cancel the job, unless it has ended; its build too, if no other job waits for it. None: there is none."""
         with self.database.writing() as connection:
-            wanted = _FOUND.where(JOBS.c.id == job, JOBS.c.owner == owner)
+            wanted = {"job": job, "owner": owner}
             # Locked, so that the build does not end, and no submission begins to share it, meanwhile.
-            found = _found(connection, wanted.with_for_update(of=[BUILDS, JOBS]))
+            found = _found(connection, _OWN_JOB.with_for_update(of=[BUILDS, JOBS]), wanted)
             if not found:
                 return None
             if not found[0].state.is_final:
                 self._cancel(connection, job)
-            return _found(connection, wanted)[0]
+            return _found(connection, _OWN_JOB, wanted)[0]
 
     def may_read(self, owner: str, artifact: str) -> bool:
         """Whether a job of the owner made this artifact."""
@@ -137,23 +155,18 @@ class Jobs:
 
     def count(self) -> dict[str, int]:
         """The number of builds in each state that is not final."""
-        counted = select(BUILDS.c.state, func.count()).where(BUILDS.c.state.in_(LIVE_NAMES)).group_by(BUILDS.c.state)
         with self.database.reading() as connection:
-            found = {str(state): int(count) for state, count in connection.execute(counted)}
+            found = {str(state): int(count) for state, count in connection.execute(_COUNTED)}
         return {state: found.get(state, 0) for state in LIVE_NAMES}
 
     def _check_quota(self, connection: Connection, owner: Owner) -> None:
-        live = and_(JOBS.c.cancelled.is_(None), BUILDS.c.state.in_(LIVE_NAMES))
-        joined = select(func.count()).select_from(JOBS.join(BUILDS, BUILDS.c.id == JOBS.c.build))
-        waiting = connection.execute(joined.where(JOBS.c.owner == owner.name, live)).scalar_one()
-        since = Quota.since(self.clock())
-        counted = select(func.count()).select_from(JOBS).where(JOBS.c.owner == owner.name, JOBS.c.created > since)
-        owner.quota.check(owner.name, waiting, connection.execute(counted).scalar_one())
+        asked = {"owner": owner.name, "since": Quota.since(self.clock())}
+        waiting, lately = connection.execute(_USED, asked).one()
+        owner.quota.check(owner.name, waiting, lately)
 
     def _shared(self, connection: Connection, submission: Submission, lost: str | None) -> str | None:
         """The build of the same submission; that whose artifact is ``lost`` is shared no more."""
-        found = select(BUILDS.c.id, BUILDS.c.artifact).where(BUILDS.c.shared == submission.key).with_for_update()
-        row = connection.execute(found).first()
+        row = connection.execute(_SHARED_TO_WRITE, {"key": submission.key}).first()
         if row is None:
             return None
         build, artifact = str(row[0]), row[1]
@@ -164,17 +177,8 @@ class Jobs:
 
     def _new_build(self, connection: Connection, submission: Submission, now: float) -> str:
         build = uuid.uuid4().hex
-        connection.execute(
-            insert(BUILDS).values(
-                id=build,
-                shared=submission.key,
-                model=submission.model,
-                options=submission.options,
-                state=State.WAITING.value,
-                created=now,
-                attempts=0,
-            )
-        )
+        added = {"id": build, "shared": submission.key, "model": submission.model, "options": submission.options}
+        connection.execute(_ADD_BUILD, {**added, "state": State.WAITING.value, "created": now, "attempts": 0})
         return build
 
     def _cancel(self, connection: Connection, job: str) -> None:
@@ -188,10 +192,10 @@ class Jobs:
             connection.execute(update(BUILDS).where(BUILDS.c.id == build, live).values(**ended))
 
 
-def _found(connection: Connection, wanted: Executable) -> list[Job]:
+def _found(connection: Connection, wanted: Executable, given: Mapping[str, object]) -> list[Job]:
     """The jobs that a statement of ``_COLUMNS`` finds."""
     found: list[Job] = []
-    for *values, cancelled in connection.execute(wanted):
+    for *values, cancelled in connection.execute(wanted, given):
         values[_STATE] = State(values[_STATE])
         found.append(_seen(Job(*values), cancelled))
     return found

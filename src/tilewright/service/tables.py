@@ -187,6 +187,8 @@ class Database:
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
+        if self._flushes is not None:
+            self._flushes.close()
 
     def _check_schema(self, connection: Connection) -> None:
         found = connection.execute(select(META.c.value).where(META.c.key == "schema")).scalar_one_or_none()

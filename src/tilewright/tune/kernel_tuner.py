@@ -63,6 +63,8 @@ class Setup:
     """Start from the records of similar kernels. Without them, the search depends on the seed alone."""
     simulated: str = ""
     """Whose cycles are simulated in place of measurements: see ``Timing``."""
+    device: str = ""
+    """What times depend on beside the target: see ``Timing``."""
 
     def round_size(self, known: int) -> int:
         """The number of candidates of the next round, after ``measured`` ones.
@@ -290,8 +292,9 @@ class KernelTuner:
         return Job(self._text, trace, target, self._setup.threads, seed, self._as_cold(timing), str(program), own)
 
     def _as_cold(self, timing: Timing) -> Timing:
-        cold, simulated = self._cold, self._setup.simulated
-        return replace(timing, cold=cold.inputs, between_bytes=cold.between_bytes, simulated=simulated)
+        cold, setup = self._cold, self._setup
+        place = replace(timing, simulated=setup.simulated, device=setup.device)
+        return replace(place, cold=cold.inputs, between_bytes=cold.between_bytes)
 
     def _measured(self, batch: Digits) -> list[Outcome]:
         """The outcomes; candidates without a valid schedule fail without a measurement."""

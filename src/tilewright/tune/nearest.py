@@ -13,6 +13,7 @@ from tilewright.base.errors import TilewrightError
 from tilewright.loops.identity import doublings_apart
 from tilewright.loops.parser import parse_program
 from tilewright.loops.program import Program
+from tilewright.measure.job import Timing
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
 from tilewright.schedule.schedule import Schedule
@@ -50,12 +51,17 @@ def measured_nearby(records: Records, space: Candidates, setup: Setup, space_for
     Kernels whose spaces have other knobs, or another template, are left out.
     """
     every = records.candidates(space.naive, str(space.target), setup.threads, MOST_CANDIDATES)
-    found = [record for record in every if record.job.timing.simulated == setup.simulated]
+    found = [record for record in every if _place(record.job.timing) == _place(setup)]
     ordered = sorted(found, key=lambda record: record.job.program)
     kernels = (list(group) for _, group in groupby(ordered, key=lambda record: record.job.program))
     with_estimates = setup.start is Start.ANALYTIC
     seen = (_seen(of_one, space, space_for, with_estimates=with_estimates) for of_one in kernels)
     return [measured for measured in seen if measured is not None]
+
+
+def _place(of: Timing | Setup) -> tuple[str, str]:
+    """Where it was measured, or is: times of others do not compare."""
+    return of.simulated, of.device
 
 
 def _seen(of_one: list[Record], space: Candidates, space_for: Spaces, *, with_estimates: bool) -> Measured | None:

@@ -44,13 +44,15 @@ def times_of(graph: Graph, facts: Facts, microseconds: Callable[[Program], float
 class WayTuner:
     """Measures the alternatives in a graph. Results are used only when they are accepted."""
 
-    def __init__(self, choices: Choices, threads: int, between_bytes: int, simulated: str = "") -> None:
+    def __init__(
+        self, choices: Choices, threads: int, between_bytes: int, simulated: str = "", device: str = ""
+    ) -> None:
         """``between_bytes``: bytes of weights that a run of the model reads between two runs of a kernel; 0 if all stay
-        in the caches; ``simulated``: see ``Timing``."""
+        in the caches; ``simulated``, ``device``: see ``Timing``."""
         self._target = choices.facts.target
         self._threads = threads
         self._between = between_bytes
-        self._simulated = simulated
+        self._simulated, self._device = simulated, device
         self.jobs = tuple({job.id: job for job in map(self._job, _steps_of(choices))}.values())
 
     def measure(self, measurer: Measurer, is_time_left: Callable[[], bool]) -> Iterator[int]:
@@ -78,7 +80,8 @@ class WayTuner:
         scheduled = schedule(naive, self._target)
         cold = step.weights if self._between else ()
         between = self._between if cold else 0
-        timing = replace(CAREFUL, cold=cold, between_bytes=between, simulated=self._simulated)
+        place = replace(CAREFUL, simulated=self._simulated, device=self._device)
+        timing = replace(place, cold=cold, between_bytes=between)
         trace = scheduled.trace.to_json()
         return Job(str(naive), trace, str(self._target), self._threads, COMPARING, timing, str(scheduled.program))
 

@@ -1,4 +1,7 @@
-"""Programs and modules of the networks of the zoo, emulated and in an engine: this machine's results, within 1e-5.
+"""Programs and modules of the networks of the zoo, emulated and in an engine: this machine's results.
+
+They differ by at most 1e-5, or by as much as this machine's differ from float64, where that is more: sums in another
+order, of vectors of another length, have other errors of about that size, and none of them is righter.
 
 Slow, and only where the files are (``tests/test_zoo.py``). ``ZOO_NETWORKS`` names some of the networks.
 """
@@ -25,6 +28,7 @@ NAMES = os.environ.get("ZOO_NETWORKS", ",".join(NETWORKS)).split(",")
 TARGETS = ("aarch64,cortex-a72", "aarch64,cortex-a76", "aarch64,neoverse-v1", "riscv64")
 SECONDS = 3600
 """An emulator takes some hundred times as long as a processor."""
+NEAR = 1e-5
 MODULES = ("mlp", "dqn", "dcgan", "squeezenet", "mobilenet_v2", "resnet18", "nasnet_mobile", "lstm")
 """Those that run as modules of WebAssembly."""
 
@@ -39,16 +43,19 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Here:
-    """The file of a network, inputs, and this machine's outputs."""
+    """The file of a network, inputs, this machine's outputs, and those that float64 has."""
 
     path: Path
     inputs: Sequence[Array]
     outputs: Sequence[Array]
+    exact: Sequence[Array]
 
     def check(self, found: Sequence[Array]) -> None:
-        for own, wanted in zip(found, self.outputs, strict=True):
+        for own, wanted, exact in zip(found, self.outputs, self.exact, strict=True):
             assert own.shape == wanted.shape
-            assert distance(own, wanted) <= 1e-5
+            differs, error = distance(own, wanted), distance(wanted, exact)
+            print(f"{self.path.stem}: {differs:.2g} from this machine's results, which are {error:.2g} from float64")
+            assert differs <= max(NEAR, error)
 
 
 def distance(one: Array, other: Array) -> float:
@@ -62,7 +69,8 @@ def here(name: str) -> Here:
         pytest.skip(f"there is no {path}")
     model, sample = tilewright.compile(path, threads=1), load_samples(FOLDER / f"{name}.npz")[0]
     inputs = [np.ascontiguousarray(sample.inputs[spec.name]) for spec in model.inputs]
-    return Here(path, inputs, model.run(None, sample.inputs))
+    exact = [sample.outputs[spec.name] for spec in model.outputs]
+    return Here(path, inputs, model.run(None, sample.inputs), exact)
 
 
 @pytest.mark.parametrize("target", TARGETS)

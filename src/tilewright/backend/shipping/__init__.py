@@ -7,7 +7,7 @@ In: the contents of an artifact. Out: files. ``ship`` is the overview; a new for
     run_text          IR of the call, and of the functions in C; formula_text: of sizes that are known at run time only
     host_text         IR of parallel regions on the caller's threads; threads_text: on a program's own
     program_text      IR of a program around it; arguments_text: its arguments; listing_text: what it says of itself;
-                      system_text: what it asks of Linux
+                      tensors_text: how its inputs come in, and outputs go out; system_text: what it asks of Linux
     machine_code      what IR can't say; freestanding_text: C functions where there is no C library
     executable_file   a static ELF executable, of parsed objects
     board             executables with a clock, and the agent that gets them on a board (board_text)

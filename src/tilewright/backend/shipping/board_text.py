@@ -10,12 +10,13 @@ that program, in memory, with the same standard input and output. After those se
 All numbers are little endian. A crash is a signal, an error of the model an exit code (``program_text``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewright.backend.shipping.interface import Interface, offsets
 from tilewright.backend.shipping.program_text import MEMORY, MODEL, READING, WRITING
 from tilewright.backend.shipping.system_text import system_text
+from tilewright.backend.shipping.tensors_text import RECEIVED, STANDARD_INPUT, tensors_text
 from tilewright.base.processors import Architecture
 
 WORD = 8
@@ -66,39 +67,34 @@ class Layout:
 
 def board_text(interface: Interface, arch: Architecture, layout: Layout) -> str:
     """The definition of ``tw_program`` of a board program."""
-    parts = (_tables(interface, layout), system_text(arch), _now(arch), _evict(layout), _program(interface, layout))
-    return "\n".join(parts)
+    tensors = (tensors_text(interface), _memory(interface, layout))
+    return "\n".join((*tensors, system_text(arch), _now(arch), _evict(layout), _program(interface, layout)))
 
 
-def _tables(interface: Interface, layout: Layout) -> str:
-    """Where inputs and outputs are (``@lay_out`` sets it), and their bytes."""
-    count = len(interface.inputs)
+def _memory(interface: Interface, layout: Layout) -> str:
+    """The bytes of tensors, and where they are: ``@lay_out`` sets it."""
+    sizes = ", ".join(f"i64 {tensor.bytes}" for tensor in interface.tensors)
+    placed = "".join(
+        f"""\
+  %tensor.{i} = getelementptr i8, ptr %memory, i64 {offset}
+  store ptr %tensor.{i}, ptr getelementptr (ptr, ptr @places, i64 {i})
+"""
+        for i, offset in enumerate(layout.places)
+    )
     return f"""\
-@input.places = internal global [{count} x ptr] zeroinitializer
-@input.sizes = {_numbers([tensor.bytes for tensor in interface.inputs])}
-@output.places = internal global [{len(interface.outputs)} x ptr] zeroinitializer
-@output.sizes = {_numbers([tensor.bytes for tensor in interface.outputs])}
+@sizes = internal constant [{len(interface.tensors)} x i64] [{sizes}]
+
+define internal i64 @bytes(i64 %tensor) nounwind {{
+  %at = getelementptr i64, ptr @sizes, i64 %tensor
+  %bytes = load i64, ptr %at
+  ret i64 %bytes
+}}
 
 define internal void @lay_out(ptr %memory) nounwind {{
-{_placed("input", layout.places[:count])}\
-{_placed("output", layout.places[count:])}\
+{placed}\
   ret void
 }}
 """
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    return f"internal constant [{len(numbers)} x i64] [{', '.join(f'i64 {n}' for n in numbers)}]"
-
-
-def _placed(kind: str, offsets: Sequence[int]) -> str:
-    return "".join(
-        f"""\
-  %{kind}.{i} = getelementptr i8, ptr %memory, i64 {offset}
-  store ptr %{kind}.{i}, ptr getelementptr (ptr, ptr @{kind}.places, i64 {i})
-"""
-        for i, offset in enumerate(offsets)
-    )
 
 
 def agent_text(arch: Architecture) -> str:
@@ -214,7 +210,6 @@ done:
 
 
 def _program(interface: Interface, layout: Layout) -> str:
-    inputs, outputs = len(interface.inputs), len(interface.outputs)
     return f"""\
 define hidden i32 @tw_program(ptr %stack) nounwind {{
 entry:
@@ -232,32 +227,20 @@ set:
                                   i64 {WORD}, label %begin ]
 begin:
   %calls = load i64, ptr %word, align 8
-  br label %input
-input:
-  %i = phi i64 [ 0, %begin ], [ %i.next, %taken ]
-  %has.input = icmp ult i64 %i, {inputs}
-  br i1 %has.input, label %take, label %call
-take:
-  %place.at = getelementptr ptr, ptr @input.places, i64 %i
-  %place = load ptr, ptr %place.at
-  %size.at = getelementptr i64, ptr @input.sizes, i64 %i
-  %size = load i64, ptr %size.at
-  %came = call i64 @read(i64 0, ptr %place, i64 %size)
-  %i.next = add i64 %i, 1
-  %whole = icmp eq i64 %came, %size
-  br i1 %whole, label %taken, label %short
-taken:
-  br label %input
+  %what = call i64 @receive(ptr {STANDARD_INPUT})
+  %whole = icmp eq i64 %what, {RECEIVED}
+  br i1 %whole, label %call, label %short
 call:
-  %n = phi i64 [ 0, %input ], [ %n.next, %good ]
-  %passed = phi i64 [ 0, %input ], [ %passed.next, %good ]
+  %n = phi i64 [ 0, %begin ], [ %n.next, %good ]
+  %passed = phi i64 [ 0, %begin ], [ %passed.next, %good ]
   %more = icmp ult i64 %n, %calls
   br i1 %more, label %run, label %results
 run:
   call void @evict(ptr %memory)
   %start = call i64 @now(ptr %time)
   %scratch = getelementptr i8, ptr %memory, i64 {layout.scratch}
-  %code = call i32 @{interface.prefix}_run(ptr @input.places, ptr @output.places, ptr %scratch)
+  %outputs = getelementptr ptr, ptr @places, i64 {len(interface.inputs)}
+  %code = call i32 @{interface.prefix}_run(ptr @places, ptr %outputs, ptr %scratch)
   %end = call i64 @now(ptr %time)
   %took = sub i64 %end, %start
   %passed.next = add i64 %passed, %took
@@ -267,22 +250,8 @@ run:
 good:
   br label %call
 results:
-  br label %output
-output:
-  %o = phi i64 [ 0, %results ], [ %o.next, %given ]
-  %has.output = icmp ult i64 %o, {outputs}
-  br i1 %has.output, label %give, label %tell
-give:
-  %result.at = getelementptr ptr, ptr @output.places, i64 %o
-  %result = load ptr, ptr %result.at
-  %bytes.at = getelementptr i64, ptr @output.sizes, i64 %o
-  %bytes = load i64, ptr %bytes.at
-  %written = call i64 @write(i64 1, ptr %result, i64 %bytes)
-  %o.next = add i64 %o, 1
-  %all = icmp eq i64 %written, %bytes
-  br i1 %all, label %given, label %unwritten
-given:
-  br label %output
+  %sent = call i1 @send()
+  br i1 %sent, label %tell, label %unwritten
 tell:
   store i64 %passed, ptr %word, align 8
   %told = call i64 @write(i64 1, ptr %word, i64 {WORD})

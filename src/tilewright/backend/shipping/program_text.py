@@ -7,6 +7,7 @@ from tilewright.backend.shipping.interface import Interface
 from tilewright.backend.shipping.listing_text import listing, listing_text
 from tilewright.backend.shipping.run_text import CALL, SIZES
 from tilewright.backend.shipping.system_text import system_text
+from tilewright.backend.shipping.tensors_text import ENDED, RECEIVED, STANDARD_INPUT, tensors_text
 from tilewright.backend.shipping.threads_text import threads_text
 from tilewright.base.processors import Architecture
 
@@ -58,14 +59,15 @@ def program_text(interface: Interface, arch: Architecture, *, has_regions: bool)
             threads_text(),
             arguments_text((("--threads", "threads", 1), *sizes)),
             listing_text(interface),
-            _tensors(interface),
+            tensors_text(interface),
+            _memory(interface),
             _program(interface, "call i64 @processors()" if has_regions else "add i64 0, 1"),
         )
     )
 
 
 def _tables(interface: Interface) -> Sequence[str]:
-    """What the options set, the sizes and places of tensors, and where in the list of sizes their bytes are."""
+    """What the options set, the sizes of tensors, and where in the list of sizes their bytes are."""
     count = len(interface.tensors)
     places = ", ".join(f"i64 {at}" for at in interface.bytes_at)
     unknown = ", ".join(["i64 -1"] * max(1, len(interface.open)))
@@ -73,12 +75,11 @@ def _tables(interface: Interface) -> Sequence[str]:
         "@threads = internal global i64 0",
         f"@extents = internal global [{max(1, len(interface.open))} x i64] [{unknown}]",
         f"@sizes = internal global [{interface.scratch_bytes_at + 1} x i64] zeroinitializer",
-        f"@places = internal global [{count} x ptr] zeroinitializer",
         f"@bytes.at = internal constant [{count} x i64] [{places}]",
     )
 
 
-def _tensors(interface: Interface) -> str:
+def _memory(interface: Interface) -> str:
     return f"""\
 define internal i64 @bytes(i64 %tensor) nounwind {{
   %place.at = getelementptr i64, ptr @bytes.at, i64 %tensor
@@ -86,12 +87,6 @@ define internal i64 @bytes(i64 %tensor) nounwind {{
   %bytes.at = getelementptr i64, ptr @sizes, i64 %place
   %bytes = load i64, ptr %bytes.at
   ret i64 %bytes
-}}
-
-define internal ptr @place(i64 %tensor) nounwind {{
-  %at = getelementptr ptr, ptr @places, i64 %tensor
-  %place = load ptr, ptr %at
-  ret ptr %place
 }}
 
 ; Memory for all tensors; whether there was enough.
@@ -195,62 +190,28 @@ declare hidden i32 @{CALL}(ptr, ptr, ptr, ptr, i64, ptr)
 
 def _sets(interface: Interface) -> str:
     """From ``begin`` on: reads a set of inputs, runs, writes the outputs; again while standard input has more."""
-    inputs, outputs = len(interface.inputs), len(interface.outputs)
+    inputs = len(interface.inputs)
     # Without bytes in the first input, nothing tells where the inputs end.
     streams = "  %size.first = call i64 @bytes(i64 0)\n" if inputs else "  %size.first = add i64 0, 0\n"
     return f"""\
+  %sources = select i1 %alone, ptr {STANDARD_INPUT}, ptr %names
   br label %set
 set:
   %sets = phi i64 [ 0, %begin ], [ %sets.next, %next.set ]
-  br label %input
-input:
-  %i = phi i64 [ 0, %set ], [ %i.next, %full ]
-  %has.input = icmp ult i64 %i, {inputs}
-  br i1 %has.input, label %from, label %run
-from:
-  br i1 %alone, label %take, label %open
-open:
-  %file.at = getelementptr ptr, ptr %names, i64 %i
-  %path = load ptr, ptr %file.at
-  %opened = call i64 @open(ptr %path)
-  br label %take
-take:
-  %file = phi i64 [ 0, %from ], [ %opened, %open ]
-  %place = call ptr @place(i64 %i)
-  %size = call i64 @bytes(i64 %i)
-  %got = call i64 @read(i64 %file, ptr %place, i64 %size)
-  %i.next = add i64 %i, 1
-  %whole = icmp eq i64 %got, %size
-  br i1 %whole, label %full, label %ended
-full:
-  br label %input
+  %what = call i64 @receive(ptr %sources)
+  switch i64 %what, label %short [ i64 {RECEIVED}, label %run
+                                   i64 {ENDED}, label %ended ]
 ended:
-  %nothing = icmp eq i64 %got, 0
-  %first.input = icmp eq i64 %i, 0
   %later.set = icmp ne i64 %sets, 0
-  %between = and i1 %nothing, %first.input
-  %over = and i1 %between, %later.set
-  br i1 %over, label %done, label %short
+  br i1 %later.set, label %done, label %short
 run:
   %results = getelementptr ptr, ptr @places, i64 {inputs}
   %code = call i32 @{CALL}(ptr @extents, ptr @places, ptr %results, ptr %scratch, i64 %threads, ptr %pool)
   %good = icmp eq i32 %code, 0
   br i1 %good, label %computed, label %failed
 computed:
-  br label %output
-output:
-  %o = phi i64 [ {inputs}, %computed ], [ %o.next, %written ]
-  %has.output = icmp ult i64 %o, {inputs + outputs}
-  br i1 %has.output, label %give, label %next.set
-give:
-  %result = call ptr @place(i64 %o)
-  %bytes = call i64 @bytes(i64 %o)
-  %gone = call i64 @write(i64 1, ptr %result, i64 %bytes)
-  %o.next = add i64 %o, 1
-  %complete = icmp eq i64 %gone, %bytes
-  br i1 %complete, label %written, label %unwritten
-written:
-  br label %output
+  %sent = call i1 @send()
+  br i1 %sent, label %next.set, label %unwritten
 next.set:
   %sets.next = add i64 %sets, 1
 {streams}\
