@@ -130,17 +130,20 @@ def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
 
 
 def _padded_rows(s: Schedule, target: Target) -> frozenset[str]:
-    """Padded data that a large window slides over along its lanes: their masks would be made anew for each tap."""
+    """Padded data that a large window slides over along its lanes, as their masks would be made anew for each tap; or
+    that it reads so often that padding takes little time: then taps in the padding may be left out, too."""
     found: set[str] = set()
     padded = [b for b in all_blocks(s.program.body) if isinstance(b.body, Store) and isinstance(b.body.value, Select)]
     for block in padded:
         (reader, *others) = consumers(s.program, block) or (block,)
         taps, roles = [axis for axis in reader.axes if axis.kind is IterKind.REDUCE], window(reader)
-        if roles is None or others or Extents(s.program.dims).points(taps) <= target.machine.unrolled_taps:
+        points = Extents(s.program.dims).points
+        if roles is None or others or points(taps) <= target.machine.unrolled_taps:
             continue
         lanes, data = reader.axes[roles.vector].var, block.writes[0].buffer
         starts = [polynomial(region.ranges[-1][0]) for region in reader.reads if region.buffer == data]
-        if any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
+        is_often = points(reader.axes) >= target.machine.padded_reads * points(block.axes)
+        if is_often or any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
             found.add(data.name)
     return frozenset(found)
 
