@@ -34,11 +34,12 @@ from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
-from tilewright.passes.normalize import eliminate_dead_code, normalize
+from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
 from tilewright.passes.quantized import raise_quantized
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
+from tilewright.passes.shared_weights import share_weights
 from tilewright.passes.weights import keep_weights
 from tilewright.passes.widen import widen
 from tilewright.runtime.executable import Executable
@@ -234,7 +235,7 @@ def prepare(graph: Graph, watch: Watch = _unwatched, math: Math = Math.DEFAULT) 
         graph = normalize(raise_quantized(graph))
     graph = eliminate_dead_code(recognize(graph))
     watch(Stage.RECOGNIZE, graph)
-    graph = rewrite(graph, load_rules(ALGEBRA))
+    graph = eliminate_common_subexpressions(share_weights(rewrite(graph, load_rules(ALGEBRA))))
     watch(Stage.ALGEBRA, graph)
     return graph
 

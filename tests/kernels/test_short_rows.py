@@ -10,7 +10,7 @@ import tilewright
 from tests.backend.cpu.support import run_native
 from tests.frontend.models import run_onnxruntime, single_node
 from tilewright.kernels.reductions import schedule_reduction
-from tilewright.loops.ir import Loop, Store
+from tilewright.loops.ir import Loop, LoopKind, Store
 from tilewright.loops.lower import lower
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks
@@ -34,7 +34,7 @@ def rows(length: int) -> NDArray[np.float32]:
 
 
 @pytest.mark.parametrize("target", [HOST, HOST.restricted("avx2")], ids=["host", "avx2"])
-@pytest.mark.parametrize("length", [5, 33, 64])
+@pytest.mark.parametrize("length", [5, 33, 48, 64])
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "ReduceMax", "ReduceMin", "ReduceLogSumExp"])
 def test_special_values(op: str, length: int, target: Target) -> None:
     x = rows(length)
@@ -49,6 +49,15 @@ def test_special_values(op: str, length: int, target: Target) -> None:
         known = ~np.isinf(x).any(axis=1)  # of infinities, ONNX Runtime's are not the definition's
         found, wanted = found[known], wanted[known]
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("length", "lanes"), [(48, 16), (41, 41), (64, 64)])
+def test_rows_of_three_registers_are_vectors_of_one(length: int, lanes: int) -> None:
+    """LLVM takes long over masks of 48 lanes."""
+    proto = single_node("Softmax", {"x": rows(length)}, opset=17, axis=-1)
+    (kernel,) = tilewright.compile(proto, target="x86_64,znver4,l1=32K,l2=1M,l3=32M", threads=1).compiled.kernels
+    loops = [loop for loop in walk_stmts(kernel.program.body) if isinstance(loop, Loop)]
+    assert max(int(str(loop.extent)) for loop in loops if loop.kind is LoopKind.VECTORIZED) == lanes
 
 
 def test_a_softmax_divides_once_for_each_row() -> None:

@@ -30,6 +30,8 @@ MULTIPLIED = [
 GROUPED = [
     NodeCase("Conv", [f(2, 24, 9, 9)], {"group": 2, "pads": [1] * 4, "strides": [1, 2]}, [f(70, 12, 3, 3), f(70)]),
     NodeCase("Conv", [f(1, 36, 17)], {"group": 3, "strides": [2]}, [f(30, 12, 5)]),
+    NodeCase("Conv", [f(1, 48, 15, 14), f(36, 24, 3, 3)], {"group": 2, "dilations": [2, 1]}, [f(36)]),
+    NodeCase("Conv", [f(2, 96, 60), f(40, 48, 5), f(40)], {"group": 2, "pads": [2, 2]}),
     NodeCase("ConvTranspose", [f(1, 36, 7, 7)], {"group": 2, "strides": [2, 2]}, [f(36, 9, 3, 3), f(18)]),
 ]
 PHASES = [

@@ -29,7 +29,7 @@ from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary, Var
+from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary, Var, const
 from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
@@ -130,17 +130,20 @@ def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
 
 
 def _padded_rows(s: Schedule, target: Target) -> frozenset[str]:
-    """Padded data that a large window slides over along its lanes: their masks would be made anew for each tap."""
+    """Padded data that a large window slides over along its lanes, as their masks would be made anew for each tap; or
+    that it reads so often that padding takes little time: then taps in the padding may be left out, too."""
     found: set[str] = set()
     padded = [b for b in all_blocks(s.program.body) if isinstance(b.body, Store) and isinstance(b.body.value, Select)]
     for block in padded:
         (reader, *others) = consumers(s.program, block) or (block,)
         taps, roles = [axis for axis in reader.axes if axis.kind is IterKind.REDUCE], window(reader)
-        if roles is None or others or Extents(s.program.dims).points(taps) <= target.machine.unrolled_taps:
+        points = Extents(s.program.dims).points
+        if roles is None or others or points(taps) <= target.machine.unrolled_taps:
             continue
         lanes, data = reader.axes[roles.vector].var, block.writes[0].buffer
         starts = [polynomial(region.ranges[-1][0]) for region in reader.reads if region.buffer == data]
-        if any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
+        is_often = points(reader.axes) >= target.machine.padded_reads * points(block.axes)
+        if is_often or any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
             found.add(data.name)
     return frozenset(found)
 
@@ -250,7 +253,8 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
     by_rows = s.program.outputs == 1 and whole and all(map(_reduces_last, reductions))
     is_row = by_rows and _rows_of(result) == _rows_of(reductions[0])
     if is_row and inline_open_rows(s, BlockRef(result.name)):
-        yield Lanes.of(s, result, schedule_rows, target, is_large(s, reductions[0], target))
+        large, most = is_large(s, reductions[0], target), _most_lanes(result, target)
+        yield Lanes.of(s, result, schedule_rows, target, large, most=most)
         return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None
     if nest is not None:
@@ -260,6 +264,13 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
     for block in blocks:
         how = schedule_reduction if is_reduction(block) else schedule_elementwise
         yield Lanes.of(s, block, how, target, is_large(s, block, target))
+
+
+def _most_lanes(result: Block, target: Target) -> int | None:
+    """A register for rows of three: LLVM puts the masks of 48 lanes together bit by bit, which takes longer than all
+    else. Rows of five and seven registers are not concerned."""
+    width = target.lanes(result.writes[0].buffer.dtype.bits)
+    return width if result.axes[-1].extent == const(3 * width) else None
 
 
 def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:

@@ -20,7 +20,7 @@ from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
-from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, Unroll, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
@@ -262,7 +262,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
             for row_size, row_count in _pieces(facts.rows, rows):
                 count = vector_count * panel_count * row_count
                 if facts.is_window:
-                    one = _window(facts, population, row_size, vectors, target)
+                    one = remaining * _window(facts, population, row_size, vectors, target)
                 else:
                     one = remaining * _contraction(facts, row_size, vectors * panel_size, target)
                 arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
@@ -334,21 +334,24 @@ def _window(
 ) -> Cycles:
     """Cycles of the reduction of one tile over windows, with lanes in both operands."""
     machine = target.machine
-    unrolled = population.column("unroll") == 1
+    unroll = population.column("unroll")
+    unrolled = unroll != Unroll.NOTHING.value
+    is_whole = unroll == Unroll.EVERYTHING.value
     others = facts.reduction // facts.overlap.taps
     shared = others * ((rows - 1) * facts.overlap.stride + facts.overlap.taps)
     data = np.where(unrolled, np.minimum(shared, facts.reduction * rows), facts.reduction * rows)
     loads = vectors * (data + (facts.operands - 1) * facts.reduction)
     arithmetic = facts.reduction * rows * vectors / target.fma_per_cycle
     # Stores overlap with the next tile.
-    waiting = np.where(unrolled, 0, facts.reduction * machine.fma_latency)
+    waiting = np.where(is_whole, 0, facts.reduction * machine.fma_latency)
     busy = np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), waiting) + machine.load_cycles * loads
-    steps = facts.reduction * rows * vectors
+    rounds = np.where(is_whole, 0, np.where(unrolled, facts.reduction // max(facts.innermost, 1), facts.reduction))
+    steps = np.where(is_whole, facts.reduction, facts.innermost) * rows * vectors
     copied = MAX_PIECES * (steps * (facts.operands + 2) + 3 * rows * vectors)
     slow = np.where(
         facts.selects & (copied > MAX_COPIED), machine.selecting, 1.0 + machine.written_out * rows * vectors
     )
-    return busy * np.where(unrolled, slow, 1.0) + np.where(unrolled, 0.0, machine.window_round * facts.reduction)
+    return busy * np.where(unrolled, slow, 1.0) + machine.window_round * rounds
 
 
 def _traffic(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:

@@ -7,6 +7,7 @@ of its schedules.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from math import prod
 from operator import mul
 
@@ -141,6 +142,15 @@ class Overlap:
     taps: int
 
 
+class Unroll(Enum):
+    """What of a reduction is written out."""
+
+    NOTHING = 0
+    EVERYTHING = 1
+    INNERMOST = 2
+    """The innermost loop, along which the rows of a tile read the same elements."""
+
+
 @dataclass(frozen=True, slots=True)
 class TileFacts:
     """Facts that determine a register tile's time: extents of the axes (1 if missing), bytes, reuse."""
@@ -176,6 +186,8 @@ class TileFacts:
     term together, if there is one."""
     next_panel: bool = False
     """Whether tiles of rows may ask for parts of the next panel."""
+    innermost: int = 0
+    """Extent of the innermost loop of the reduction, if rows of a window that overlap slide along it; else 0."""
 
     def shares_panels(self, lanes: NDArray[np.int64], rows: NDArray[np.int64]) -> BoolArray:
         """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a
@@ -212,7 +224,8 @@ class TileFacts:
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
             any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
             _row_bytes(block, roles, extents),
-            _slidings(program, block, roles) if isinstance(roles, Contraction) else (),
+            _slidings(program, block, roles),
+            innermost=0 if isinstance(roles, Contraction) else _innermost(block, roles, extents),
         )
 
     def remaining(self, sizes: Mapping[str, int]) -> float:
@@ -266,6 +279,14 @@ def _overlap(block: Block, roles: Roles, extents: Extents) -> Overlap:
     return Overlap(1, 1)
 
 
+def _innermost(block: Block, roles: Roles, extents: Extents) -> int:
+    """The extent of the last axis of the reduction, if the rows slide along it."""
+    *_, last = [axis for axis in block.axes if axis.kind is IterKind.REDUCE]
+    row = None if roles.rows is None else block.axes[roles.rows].var
+    used = [free_vars(index) for read in _operands(block) for index in read.indices]
+    return extents(last) if any(row in variables and last.var in variables for variables in used) else 0
+
+
 def _row_bytes(block: Block, roles: Roles, extents: Extents) -> int:
     """Stride between rows of the broadcast operand; 0 if unknown."""
     if not isinstance(roles, Contraction) or roles.rows is None:
@@ -298,7 +319,7 @@ class Tiles(Nest):
     """A register tile over a whole reduction, with its consumers fused.
 
     Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around it (``Order``); ``unroll``:
-    whether the whole reduction is unrolled; ``pack``: whether the panel's matrix is copied into panels first;
+    what of the reduction is written out (``Unroll``); ``pack``: whether the panel's matrix is copied into panels first;
     ``prefetch``: the cache level that the panel is prefetched into, or 0.
     """
 
@@ -320,7 +341,9 @@ class Tiles(Nest):
         if target.machine.panels_ahead and isinstance(roles, Contraction):
             facts = replace(facts, next_panel=bool(facts.panel_width) and has_next_panel(block, roles))
         pack = (0, 1) if facts.is_row_major else (0,)
-        knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, 1) if may_unroll else (0,)))
+        unroll = Unroll.EVERYTHING if may_unroll else Unroll.INNERMOST
+        is_short = may_unroll or 1 < facts.innermost <= target.machine.unrolled_taps
+        knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if is_short else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
         knobs = (*knobs, Knob("pack", pack), prefetch)
         return Tiles(anchor.name, knobs, roles, facts, registers, parallel, ahead)
@@ -357,7 +380,9 @@ class Tiles(Nest):
         taps = {sliding.tap for _, sliding in self.facts.slidings}
         if reduction and reduction[-1] in taps:  # one test of a tap serves all channels
             reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
-        tile, written_out = Tile(values["lanes"], values["rows"], values["panels"]), len(reduction) * values["unroll"]
+        tile = Tile(values["lanes"], values["rows"], values["panels"])
+        loops = {Unroll.NOTHING: 0, Unroll.EVERYTHING: len(reduction), Unroll.INNERMOST: 1}
+        written_out = loops[Unroll(values["unroll"])]
         plan = Plan(tile, outer, reduction, written_out=written_out, instruction=self.instruction)
         self.go(s, plan, values["pack"], values["prefetch"])
 

@@ -54,7 +54,17 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return narrowed(tensor((*batch, *rows, *columns), body), a.dtype)
 
 
-@operator("Gemm", FusionKind.CONTRACTION)
+def _rows(attributes: Attributes, shapes: Sequence[tuple[int, ...]]) -> Batch | None:
+    """Rows, as of the addend if it has them."""
+    match shapes:
+        case ((_, _), (_, _), *addend) if not attributes.get("transpose_a"):
+            of_addend = (0 if len(shape) > 1 and shape[0] > 1 else None for shape in addend)
+            return Batch((BatchAxis((0, None, *of_addend), 0),), attributes, keeps=True)
+        case _:
+            return None
+
+
+@operator("Gemm", FusionKind.CONTRACTION, batched=_rows)
 def gemm(
     a: Tensor,
     b: Tensor,

@@ -56,6 +56,8 @@ class Machine:
     """Relative slowdown of a tile over a window per register: instruction fetch."""
     unrolled_taps: int = 32
     """Maximum number of taps of a window that may be unrolled: all its code must be fetched."""
+    padded_reads: float = 16.0
+    """Reads of each element by a window from which on padding the data first takes less time than masks."""
     crossed_panels: int = 2
     """Maximum number of panels of a tile whose lanes are stored apart: caches and TLBs do not keep up with short writes
     to many rows."""

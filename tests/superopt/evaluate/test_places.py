@@ -112,6 +112,16 @@ def products(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def products_and_addends(draw: st.DrawFn) -> Case:
+    """Of rows as they are; the addend has all rows, one, or none."""
+    m, k, n = draw(st.tuples(EXTENTS, EXTENTS, EXTENTS))
+    is_transposed = draw(st.booleans())
+    addends: list[list[Shape]] = [[], [()], [(n,)], [(1, n)], [(m, n)], [(m, 1)]]
+    shapes = [(m, k), (n, k) if is_transposed else (k, n), *draw(st.sampled_from(addends))]
+    return "Gemm", {"transpose_b": is_transposed}, shapes
+
+
+@st.composite
 def convolutions(draw: st.DrawFn) -> Case:
     """Of one group, or of as many as there are channels; with two spatial dimensions, or with one."""
     images, channels, filters = draw(st.tuples(EXTENTS, EXTENTS, EXTENTS))
@@ -133,12 +143,13 @@ CASES = {
     "Transpose": transpositions(),
     "reductions": reductions(),
     "MatMul": products(),
+    "Gemm": products_and_addends(),
     "Conv": convolutions(),
 }
 
 
 def test_all_that_say_where_they_work_are_tried() -> None:
-    moves = {"Concat", "Slice", "AveragePool", "MaxPool", "Pad", "Transpose", "MatMul", "Conv"}
+    moves = {"Concat", "Slice", "AveragePool", "MaxPool", "Pad", "Transpose", "MatMul", "Gemm", "Conv"}
     assert moves == {name for name in BATCHED if not name.startswith("Reduce")}
 
 
@@ -163,6 +174,7 @@ def test_places_may_be_samples(kind: str, data: st.DataObject, samples: int) -> 
     [
         ("MatMul", {}, [(3,), (3, 4)]),
         ("MatMul", {}, [(2, 4, 3), (3, 3, 4)]),
+        ("Gemm", {"transpose_a": True}, [(2, 2), (2, 3)]),
         ("Conv", {"group": 2}, [(1, 4, 3, 3), (2, 2, 3, 3)]),
         ("Transpose", {"perm": (0, 0)}, [(2, 3)]),
         ("Pad", {"before": (1, 1), "after": (0, 1)}, [(2, 3)]),

@@ -2,7 +2,7 @@
 
 A block of filters that several groups share reads other channels in each lane, and by rows, the filters of a group may
 be too few for a register tile. Alone, each group is a convolution like any other. Depthwise ones, and groups that fill
-blocks or are blocked like their data, are computed directly.
+blocks or are blocked like their data, are computed directly. Weights of run time are cut, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,13 +34,13 @@ class GroupByGroup:
         parts = _parts(node, facts)
         if not parts:
             return
-        target, result, data = facts.target, node.outputs[0], node.inputs[0]
-        assert data is not None, "a convolution has data"
+        target, result = facts.target, node.outputs[0]
+        cut = [value for value in node.inputs if value is not None and value not in facts.constants]
         known = {value: array for part in parts for value, array in part.constants.items()}
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
         best = min(alone.ways(parts[0].convolution), key=lambda way: way.cycles)
         own = [_named(best.name, alone.ways(part.convolution)) for part in parts]
-        copied = [data, result, *[result] * best.is_blocked]  # cut, joined, and brought to rows before
+        copied = [*cut, result, *[result] * best.is_blocked]  # cut, joined, and brought to rows before
         cycles = len(parts) * best.cycles + sum(_copying(value, target) for value in copied)
         yield Way(self.name, cycles, make=partial(_make, parts, own), errors=best.errors)
 
@@ -57,12 +57,11 @@ def _copying(value: Value, target: Target) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The convolution of one group, and its constants. ``start``, ``end``: its channels of the data."""
+    """The convolution of one group, its constants, and its slices of the other operands."""
 
     convolution: Node
     constants: dict[Value, Array]
-    start: int
-    end: int
+    slices: tuple[Node, ...]
 
 
 def _parts(node: Node, facts: Facts) -> list[_Part]:
@@ -71,11 +70,11 @@ def _parts(node: Node, facts: Facts) -> list[_Part]:
     groups = attributes.get("group", 1)
     if node.op not in _GROUPED or not isinstance(groups, int) or not 1 < groups <= MOST_GROUPS:
         return []
-    data, *parameters = node.inputs
-    shape, result = (None if value is None else static(value.shape) for value in (data, node.outputs[0]))
-    are_known = all(parameter is None or parameter in facts.constants for parameter in parameters)
-    if shape is None or result is None or not are_known or 0 in result:
+    shapes = [static(value.shape) for value in (*node.inputs, node.outputs[0]) if value is not None]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes) or 0 in known[-1]:
         return []
+    shape, *_, result = known
     channels, filters = shape[1] // groups, result[1] // groups
     if channels == 1 or not mixes_channels(channels, filters, width_of(node.outputs[0], facts.blocks)):
         return []
@@ -85,23 +84,31 @@ def _parts(node: Node, facts: Facts) -> list[_Part]:
 def _part(node: Node, facts: Facts, group: int, channels: int, filters: int) -> _Part:
     data, *parameters = node.inputs
     assert data is not None, "a convolution has data"
-    constants: dict[Value, Array] = {}
+    slices, constants = [_cut(node, data, facts, group, channels, 1)], dict[Value, Array]()
     own: list[Value | None] = []
     for parameter in parameters:
         if parameter is None:
             own.append(None)
-            continue
-        array = facts.constants[parameter][group * filters : (group + 1) * filters]
-        name = facts.names.fresh(f"{parameter.name}.group{group}")
-        value = Value(name, parameter.dtype, tuple(map(const, array.shape)))
-        own.append(value)
-        constants[value] = array
-    name = facts.names.fresh(f"{data.name}.group{group}")
-    taken = Value(name, data.dtype, (data.shape[0], const(channels), *data.shape[2:]))
+        elif parameter in facts.constants:
+            array = facts.constants[parameter][group * filters : (group + 1) * filters]
+            name = facts.names.fresh(f"{parameter.name}.group{group}")
+            value = Value(name, parameter.dtype, tuple(map(const, array.shape)))
+            own.append(value)
+            constants[value] = array
+        else:
+            slices.append(_cut(node, parameter, facts, group, filters, 0))
+            own.append(slices[-1].outputs[0])
     attributes: dict[str, Attribute] = {**dict(node.attributes), "group": 1}
     made = facts.names.fresh(f"{node.outputs[0].name}.group{group}")
-    convolution = make_node(node.op, [taken, *own], [made], attributes, node.source)
-    return _Part(convolution, constants, group * channels, (group + 1) * channels)
+    convolution = make_node(node.op, [slices[0].outputs[0], *own], [made], attributes, node.source)
+    return _Part(convolution, constants, tuple(slices))
+
+
+def _cut(node: Node, value: Value, facts: Facts, group: int, size: int, axis: int) -> Node:
+    """The part of ``value`` that ``group`` reads."""
+    name = facts.names.fresh(f"{value.name}.group{group}")
+    attributes: dict[str, Attribute] = {"starts": (group * size,), "ends": ((group + 1) * size,), "axes": (axis,)}
+    return make_node(_SLICE, [value], [name], attributes, node.source)
 
 
 def _named(name: str, ways: Iterable[Way]) -> Way:
@@ -110,14 +117,12 @@ def _named(name: str, ways: Iterable[Way]) -> Way:
 
 
 def _make(parts: list[_Part], ways: list[Way], node: Node, building: Building) -> None:
-    """Adds the convolutions, each with a slice of the data, and joins their results."""
+    """Adds the convolutions, each with its slices, and joins their results."""
     results: list[Value] = []
     for part, way in zip(parts, ways, strict=True):
         building.constants.update(part.constants)
-        own, convolution = part.convolution.inputs[0], part.convolution
-        assert own is not None, "a convolution has data"
-        cut: dict[str, Attribute] = {"starts": (part.start,), "ends": (part.end,), "axes": (1,)}
-        building.append(make_node(_SLICE, node.inputs[:1], [own.name], cut, node.source))
-        building.compute(convolution, way)
-        results.append(building.plain(convolution.outputs[0], way))
+        for cut in part.slices:
+            building.append(cut)
+        building.compute(part.convolution, way)
+        results.append(building.plain(part.convolution.outputs[0], way))
     building.append(make_node(_CONCAT, results, [node.outputs[0].name], {"axis": 1}, node.source))
