@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tilewright.graph import Graph
-from tilewright.passes.rules import Floats, Index, Rule, floats_of, index_of, matches
+from tilewright.passes.rules import Floats, Index, Match, Rule, floats_of, index_of, matches
+from tilewright.passes.rules.kinds import holds_for_integers
 from tilewright.superopt.search.layers import forms_of
 from tilewright.superopt.search.result import Applied, Cause, LeftOut
 
@@ -19,7 +20,13 @@ def left_out(rules: Sequence[Rule], graph: Graph) -> tuple[LeftOut, ...]:
 
 
 def _places(rule: Rule, index: Index) -> int:
-    return len({match.nodes[-1].outputs[0].name for match in matches(rule, index)})
+    """In how many places ``rule`` matches, without those of integers, where it is permitted if it holds for these."""
+    found = (match for match in matches(rule, index) if not (_is_of_integers(match) and holds_for_integers(rule)))
+    return len({match.nodes[-1].outputs[0].name for match in found})
+
+
+def _is_of_integers(match: Match) -> bool:
+    return all(value.dtype.is_int for value in match.replaced)
 
 
 def with_other_bits(steps: Sequence[Applied]) -> tuple[LeftOut, ...]:
