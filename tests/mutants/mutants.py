@@ -1076,6 +1076,27 @@ MUTANTS = (
         ("tests/backend/shipping/test_wasm.py",),
     ),
     Mutant(
+        "what one kind of board measured answers for others with its target",
+        "tune/kernel_tuner.py",
+        "simulated=setup.simulated, device=setup.device)",
+        "simulated=setup.simulated)",
+        ("tests/tune/test_transfer.py",),
+    ),
+    Mutant(
+        "times of one kind of board teach about others with its target",
+        "tune/nearest.py",
+        "return of.simulated, of.device",
+        'return of.simulated, ""',
+        ("tests/tune/test_transfer.py",),
+    ),
+    Mutant(
+        "the name of a log that SQLite made anew is not on the disk",
+        "service/flushes.py",
+        "os.path.samestat(there, os.fstat(self._file.fileno()))",
+        "there.st_dev == os.fstat(self._file.fileno()).st_dev",
+        ("tests/service/test_flushes.py",),
+    ),
+    Mutant(
         "of who waits for a device, the least important gets it",
         "fleet/leases.py",
         "min(waiting, key=lambda w: (-w.request.priority,",
