@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 import tilewright
 from tests.ops.nodes import NodeCase, check
+from tilewright.compilation import Compiled
 
 random = np.random.default_rng(5)
 
@@ -37,10 +38,20 @@ def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
     check(case)
 
 
-def traces(case: NodeCase) -> str:
+def compiled(case: NodeCase) -> Compiled:
     target = "x86_64,znver4,l1=32K,l2=1M,l3=32M,cores=1"
-    kernels = tilewright.compile(case.model(), target=target, threads=1).compiled.kernels
-    return "\n".join(str(kernel.schedule.trace) for kernel in kernels)
+    return tilewright.compile(case.model(), target=target, threads=1).compiled
+
+
+def traces(case: NodeCase) -> str:
+    return "\n".join(str(kernel.schedule.trace) for kernel in compiled(case).kernels)
+
+
+def test_strides_are_those_of_blocks() -> None:
+    """Else each tap of each lane would be gathered."""
+    attributes: dict[str, object] = {"group": 32, "strides": [2, 2], "pads": [3] * 4}
+    case = NodeCase("Conv", [f(1, 32, 56, 56)], attributes, [f(32, 1, 7, 7)])
+    assert [how.name for _, how in compiled(case).choices.ways()] == ["direct, in blocks"]
 
 
 @pytest.mark.parametrize("case", OFTEN, ids=str)

@@ -92,7 +92,7 @@ def test_the_exponential_of_what_is_at_most_zero() -> None:
     np.testing.assert_allclose(found, np.exp(np.minimum(values, 0).astype(np.float64)), rtol=3e-7, atol=1e-45)
 
 
-@pytest.mark.parametrize(("count", "together"), [(8, True), (6, True), (5, False)])
+@pytest.mark.parametrize(("count", "together"), [(8, True), (6, True), (9, True), (5, False)])
 def test_a_step_of_several_rows_before_the_next(count: int, together: bool) -> None:
     proto = single_node("Softmax", {"x": rows(64)[-count:]}, axis=-1)
     (kernel,) = tilewright.compile(proto, threads=1).compiled.kernels

@@ -32,7 +32,7 @@ FULL_ROW = 16
 """The least elements of rows, one after the other, that are worth partial results in lanes: shorter ones are lanes.
 
 A register of 512 bits, whatever the processor has."""
-ROWS_TOGETHER = (4, 2)
+ROWS_TOGETHER = (4, 3, 2)
 """Numbers of rows that are computed step by step together: while one waits for its sum, another one computes."""
 MOST_TOGETHER = 2048
 """Maximum elements of these rows: longer ones do not wait much, and nearer caches hold several buffers of them."""

@@ -180,6 +180,9 @@ class Machine:
     """Relative slowdown of blocks of filters in which lanes read channels that lie apart."""
     window_by_rows: float = 2.8
     """The same for a window of each channel (pooling)."""
+    window_by_strides: float = 1.2
+    """Relative slowdown of large windows of depthwise convolutions in plain layout, for each step of the stride along
+    rows beyond the first: each tap is gathered."""
     element_by_rows: float = 1.2
     """The same for elementwise operations. They cost little in their producer's layout, so this is the cost of another
     layout; empty lanes of blocks hardly matter."""

@@ -80,7 +80,10 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         yield _in_blocks(node, copying + summing, reads)
     strided = 1.0 + machine.sum_by_strides * (_last_stride(node) - 1)
     grouped = 1.0 if dict(node.attributes).get("group", 1) == 1 else machine.groups_by_rows
-    by_rows = machine.element_by_rows if own else machine.sum_by_rows * strided * grouped
+    by_taps = 1.0
+    if points(weight.shape[2:]) > machine.unrolled_taps:  # else what several taps read is read once, and permuted
+        by_taps += machine.window_by_strides * (_last_stride(node) - 1)
+    by_rows = machine.element_by_rows * by_taps if own else machine.sum_by_rows * strided * grouped
     yield Way(
         AS_IT_IS, cycles * by_rows * _filled_rows(result, target), reads=Reads.PLAIN if own else Reads.AS_THEY_ARE
     )
