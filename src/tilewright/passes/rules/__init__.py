@@ -7,6 +7,7 @@ need no code, and ``tilewright rules verify`` proves them.
     for match in matches(rule, index_of(graph)):
         print(applied(graph, match))
 
+``floats`` says what a rule does to floats, and what ``math=`` permits; ``kinds``, which rules are about integers.
 ``rewrite`` applies rules wherever they match; with those of ``algebra.rules`` it is a pass that always runs. Add a rule
 there if it always reduces work, else to ``search.rules``.
 

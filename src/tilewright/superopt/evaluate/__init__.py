@@ -8,4 +8,5 @@ the rule with numbers for its sizes and its leading dimensions.
 
     places, evaluator                     samples as a batch dimension of operators; evaluation of operators and terms
         ranks, instances                      versions of a rule for ranks; instances at sizes, with random values
+        typed                                 rules about integers, bit by bit in the types of graphs
 """
