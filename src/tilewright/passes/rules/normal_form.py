@@ -342,7 +342,7 @@ def _centered(site: _Site, term: Term, zero: Term | None) -> Term:
 def _quantized_product(site: _Site) -> Term:
     """The product of dequantized operands, with its bias, and quantized if there is a scale for that."""
     x, scale, zero, weight, of_weight, zeros, *others = site.operands
-    bias, *ending = (*others, None)[:1] if len(others) < 2 else others
+    bias, ending = others[0] if others else None, others[1:]
     is_matrix = site.op.name == "QuantizedMatMul"
     data = site.make("DequantizeLinear", x, scale, zero)
     filters = site.make("DequantizeLinear", weight, of_weight, zeros, axis=-1 if is_matrix else 0)
