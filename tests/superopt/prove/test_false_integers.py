@@ -81,11 +81,11 @@ def test_validation_accepts_no_graph_made_by_them(name: str) -> None:
     concrete = found.witness.instance.concrete_rule(RULES[name])
     given = {variable.name: variable for variable in concrete.variables}
     arrays = {given[called]: array for called, array in found.witness.values.items()}
-    sides = [
+    before, after = (
         _graph(concrete, side, prefix, arrays) for side, prefix in ((concrete.sources, "a"), (concrete.targets, "b"))
-    ]
+    )
     with pytest.raises((NotEquivalent, BadProgram)):
-        validate(*sides)
+        validate(before, after)
 
 
 def _graph(rule: Rule, side: Sequence[Term], prefix: str, arrays: dict[Variable, Array]) -> Graph:

@@ -341,6 +341,8 @@ def _centered(site: _Site, term: Term, zero: Term | None) -> Term:
 
 def _quantized_product(site: _Site) -> Term:
     """The product of dequantized operands, with its bias, and quantized if there is a scale for that."""
+    if len(site.operands) < _WITHOUT_BIAS:
+        raise BadProgram(f"{site.op}: write the zero points of both operands")
     x, scale, zero, weight, of_weight, zeros, *others = site.operands
     bias, ending = others[0] if others else None, others[1:]
     is_matrix = site.op.name == "QuantizedMatMul"
@@ -359,6 +361,8 @@ def _real_bias(site: _Site, bias: Term, scale: Term, of_weight: Term, *, is_matr
     return real if is_matrix else site.make("Reshape", real, shape=column)
 
 
+_WITHOUT_BIAS = 6
+"""The operands of a quantized product: elements, scale and zero point of data and weight."""
 _PLAIN = {"MatMulInteger": "MatMul", "ConvInteger": "Conv", "QuantizedMatMul": "MatMul", "QuantizedConv": "Conv"}
 
 
