@@ -73,7 +73,6 @@ WINDOWS = [
     Window(128, 128, (7, 16), groups=32),  # sixteen groups share a block
     Window(64, 128, (6, 17), groups=8),  # with more filters than channels
     Window(64, 64, (2, 7, 7)),  # all places in rows of tiles
-    Window(48, 80, (9, 10)),  # blocks of a quarter of a row are put together
     *(
         pytest.param(window, marks=pytest.mark.slow)
         for window in (
@@ -104,8 +103,8 @@ def test_sums_are_exact(window: Window) -> None:
 
 
 def test_whole_rows_are_multiplied_where_channels_fill_them() -> None:
-    """Sixteen words of a row at a time; those of half a row are eight. Quarters are put together."""
-    for channels, words in ((64, 16), (96, 8), (80, 16)):
+    """Sixteen words of a row at a time; those of half a row are eight."""
+    for channels, words in ((64, 16), (96, 8)):
         compiled = tilewright.compile(Window(channels, 64, (9, 14)).model(), target=UNIT)
         called = "".join(str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
         assert f"_3_3_{words}_4_" in called, channels

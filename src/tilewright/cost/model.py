@@ -145,16 +145,18 @@ def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> 
     """Cycles of tiles by a matrix unit on one core: products and loads of a step overlap; what consumers do with a row
     of sums follows the product."""
     facts, machine, one = nest.facts, target.machine, np.zeros(len(population))
+    are_bytes = nest.pattern.unit.right.itemsize == 1  # only for these was it measured what far loads cost
     for place in range(len(population)):
         choice = dict(zip(population.names, map(int, population[place]), strict=True))
         product = nest.product(choice)
         assert product is not None, "a population has allowed choices"
-        one[place] = product_cycles(product, facts.reduction, target, _panel_loads(nest, product, choice, target))
+        loads = _panel_loads(nest, product, choice, target) if are_bytes else None
+        one[place] = product_cycles(product, facts.reduction, target, loads)
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
     cycles = facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
     # The weights come from beyond the second cache: while other rows are multiplied, if they are asked for.
-    is_part = lanes < (nest.pattern.width or facts.vector)
+    is_part = are_bytes & (lanes < (nest.pattern.width or facts.vector))
     coming = facts.streamed / machine.tile_stream_bytes * np.where(is_part, machine.matrix_part, 1.0)
     asking = machine.asking * facts.streamed / _LINE
     asked = np.maximum(cycles, facts.streamed / machine.stream_bytes) + asking

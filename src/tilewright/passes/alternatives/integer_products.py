@@ -10,10 +10,9 @@ modulo 2^32, as in ONNX. Terms in ``b`` are computed at compile time: so ``b`` m
 of four. Usually ``zb'`` is 0, and only one number per column is subtracted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from typing import TypeAlias
 
 import numpy as np
@@ -47,8 +46,6 @@ Words: TypeAlias = NDArray[np.int32]
 _HALF = 128
 _COLUMN_TILES = 2
 """Tiles beside each other whose sums a matrix unit holds, with as many above each other."""
-_FEWER_ROWS = 2.5
-"""How many times as many parts of rows there are than whole ones, if data are copied into whole ones."""
 _MATMUL, _CONVOLUTION = require("MatMulInteger"), require("ConvInteger")
 
 
@@ -345,37 +342,16 @@ class _Terms:
         filters, channels, *kernel = words.shape
         data, around = self._moved(x), self._around(x, x_zero)
         whole, of_blocks = data, words.astype(np.int8)
-        attributes = dict(self.node.attributes)
-        if (row := self._wider_row(channels, kernel)) and attributes["group"] == 1:
-            whole, attributes["pads"] = self._with_whole_rows(data, around, row), (0,) * (2 * len(kernel))
-        width = self._width(whole)
+        attributes, width = dict(self.node.attributes), self._width(data)
         if (groups := int(str(attributes["group"]))) != 1:
             joined = _joined_groups(data, self.node.outputs[0], groups, self._known_blocks)
             of_blocks, attributes["group"] = with_others(of_blocks, groups, joined), groups // joined
-        elif missing := -int(str(whole.shape[1])) % width:
+        elif missing := -channels % width:
             after = (0, missing, *(0 for _ in kernel))
-            whole = self._add("Pad", whole, around, before=(0,) * len(after), after=after)
+            whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
         packed = self._constant(packed_blocks(of_blocks, width, self._width(self.node.outputs[0])))
         yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes, **self._limits)
         yield from self._of_zeros(words, data, around)
-
-    def _wider_row(self, channels: int, kernel: Sequence[int]) -> int:
-        """The channels of a row of a matrix unit's tiles, if blocks of the data fill parts of rows, and whole rows are
-        much fewer; 0 otherwise, and for a single tap, where a copy would be a large part of the work."""
-        data, unit = self.node.inputs[0], tile_unit(self._known_blocks.target, self.data_type, i8)
-        assert data is not None, "a convolution has data"
-        if unit is None or prod(kernel) == 1:
-            return 0
-        row, width = unit.steps * unit.group, self._width(data)
-        return row if -(-channels // row) * _FEWER_ROWS <= -(-channels // width) else 0
-
-    def _with_whole_rows(self, data: Value, around: Value | None, row: int) -> Value:
-        """``data`` with its padding, and with further channels until they fill rows: one copy."""
-        pads = dict(self.node.attributes)["pads"]
-        assert isinstance(pads, tuple), "see `_is_plain`"
-        rank, missing = len(pads) // 2, -int(str(data.shape[1])) % row
-        whole = [int(str(pad)) for pad in pads]
-        return self._add("Pad", data, around, before=(0, 0, *whole[:rank]), after=(0, missing, *whole[rank:]))
 
     def of_channels(self) -> Iterator[Value]:
         """The convolution of each channel, and one number for each filter."""
