@@ -266,11 +266,16 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         yield Lanes.of(s, block, how, target, is_large(s, block, target))
 
 
+_MASKED_BITS = 512
+"""Registers from which on the masks of lanes are registers of their own (AVX-512)."""
+
+
 def _most_lanes(result: Block, target: Target) -> int | None:
     """A register for rows of three: LLVM puts the masks of 48 lanes together bit by bit, which takes longer than all
     else. Rows of five and seven registers are not concerned."""
     width = target.lanes(result.writes[0].buffer.dtype.bits)
-    return width if result.axes[-1].extent == const(3 * width) else None
+    has_masks = target.vector_bits >= _MASKED_BITS
+    return width if has_masks and result.axes[-1].extent == const(3 * width) else None
 
 
 def _window(s: Schedule, block: Block, target: Target) -> Tiles | None:

@@ -20,13 +20,13 @@ from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
-from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, Unroll, fits, tile_knobs
+from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.tile_descriptions import TileProduct
 from tilewright.kernels.tile_products import tile_unit
-from tilewright.kernels.tiling import Order
+from tilewright.kernels.tiling import Order, Unroll
 from tilewright.schedule.prefetch import CACHES
 from tilewright.space.knobs import Knob
 from tilewright.space.population import Choice, Population, all_of

@@ -7,7 +7,6 @@ of its schedules.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from math import prod
 from operator import mul
 
@@ -19,7 +18,7 @@ from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.padding import Sliding, slidings
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
 from tilewright.kernels.schedules import schedule_elementwise
-from tilewright.kernels.tiling import Order, Plan, axes_of, outer_order, schedule_tiles
+from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.transposes import crossed_axis
 from tilewright.loops.ir import Block, Buffer, Store
 from tilewright.loops.memory import GLOBAL
@@ -140,15 +139,6 @@ class Overlap:
 
     stride: int
     taps: int
-
-
-class Unroll(Enum):
-    """What of a reduction is written out."""
-
-    NOTHING = 0
-    EVERYTHING = 1
-    INNERMOST = 2
-    """The innermost loop, along which the rows of a tile read the same elements."""
 
 
 @dataclass(frozen=True, slots=True)

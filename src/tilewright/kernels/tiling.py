@@ -35,6 +35,15 @@ class Order(Enum):
     """All axes of the panel, then the others: the panel is read once, and the other operand for each strip of it."""
 
 
+class Unroll(Enum):
+    """What of a reduction is written out."""
+
+    NOTHING = 0
+    EVERYTHING = 1
+    INNERMOST = 2
+    """The innermost loop, along which the rows of a tile read the same elements."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The loop structure around tiles. Axes are positions among those of the block."""
