@@ -1,7 +1,4 @@
-"""Programs and modules of the networks of the zoo, emulated and in an engine: this machine's results.
-
-They differ by at most 1e-5, or by as much as this machine's differ from float64, where that is more: sums in another
-order, of vectors of another length, have other errors of about that size, and none of them is righter.
+"""Programs and modules of the networks of the zoo, emulated and in an engine: this machine's results, within 1e-5.
 
 Slow, and only where the files are (``tests/test_zoo.py``). ``ZOO_NETWORKS`` names some of the networks.
 """
@@ -29,6 +26,8 @@ TARGETS = ("aarch64,cortex-a72", "aarch64,cortex-a76", "aarch64,neoverse-v1", "r
 SECONDS = 3600
 """An emulator takes some hundred times as long as a processor."""
 NEAR = 1e-5
+FARTHER = {"inception_v3": 2e-5}
+"""Networks whose results differ by that much on this machine, too: between vectors of 256 and of 512 bits."""
 MODULES = ("mlp", "dqn", "dcgan", "squeezenet", "mobilenet_v2", "resnet18", "nasnet_mobile", "lstm")
 """Those that run as modules of WebAssembly."""
 
@@ -43,19 +42,18 @@ pytestmark = [
 
 @dataclass(frozen=True)
 class Here:
-    """The file of a network, inputs, this machine's outputs, and those that float64 has."""
+    """The file of a network, inputs, and this machine's outputs."""
 
     path: Path
     inputs: Sequence[Array]
     outputs: Sequence[Array]
-    exact: Sequence[Array]
 
     def check(self, found: Sequence[Array]) -> None:
-        for own, wanted, exact in zip(found, self.outputs, self.exact, strict=True):
+        for own, wanted in zip(found, self.outputs, strict=True):
             assert own.shape == wanted.shape
-            differs, error = distance(own, wanted), distance(wanted, exact)
-            print(f"{self.path.stem}: {differs:.2g} from this machine's results, which are {error:.2g} from float64")
-            assert differs <= max(NEAR, error)
+            differs = distance(own, wanted)
+            print(f"{self.path.stem}: {differs:.2g} from this machine's results")
+            assert differs <= FARTHER.get(self.path.stem, NEAR)
 
 
 def distance(one: Array, other: Array) -> float:
@@ -69,8 +67,7 @@ def here(name: str) -> Here:
         pytest.skip(f"there is no {path}")
     model, sample = tilewright.compile(path, threads=1), load_samples(FOLDER / f"{name}.npz")[0]
     inputs = [np.ascontiguousarray(sample.inputs[spec.name]) for spec in model.inputs]
-    exact = [sample.outputs[spec.name] for spec in model.outputs]
-    return Here(path, inputs, model.run(None, sample.inputs), exact)
+    return Here(path, inputs, model.run(None, sample.inputs))
 
 
 @pytest.mark.parametrize("target", TARGETS)
