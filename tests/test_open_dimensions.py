@@ -168,6 +168,19 @@ def test_products_of_one_row_have_kernels_of_their_own() -> None:
         np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-4, atol=1e-4)
 
 
+def test_there_is_no_kernel_of_one_row_where_an_image_of_one_place_leaves_none() -> None:
+    random = np.random.default_rng(0)
+    shapes = {"f": (32, 3, 4, 4), "v": (32, 48)}
+    constants = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [node("Conv", ["x", "f"], ["c"], kernel_shape=[4, 4], strides=[4, 4]), node("Tanh", ["p"], ["y"])]
+    nodes[1:1] = [node("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]), node("MatMul", ["t", "v"], ["p"])]
+    proto = model(nodes, {"x": [1, 3, "h", "w"]}, ["y"], constants)
+    ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
+    assert all(kernel.single is None for kernel in ours.compiled.kernels)
+    feeds = random_feeds(proto, {"h": 9, "w": 13})
+    np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
 def test_a_dimension_may_be_the_sum_of_others() -> None:
     """As exporters name that of all tokens of a language model; what does not fit is refused."""
     nodes = [

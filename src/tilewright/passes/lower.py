@@ -26,7 +26,7 @@ from tilewright.passes.fuse import Group
 from tilewright.passes.index_tables import index_tables, without_tables
 from tilewright.passes.layout import LaidOut
 from tilewright.schedule.index_map import IndexMap
-from tilewright.symbolic.expr import ONE, Const, Expr, Var
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Var
 from tilewright.symbolic.traversal import substitute
 from tilewright.target.target import Target
 from tilewright.tensor.build import placeholder
@@ -84,7 +84,8 @@ class Lowering:
         """The naive program of ``group`` for run-time extents that are all 1, on the arguments of ``kernel``.
 
         None unless it is a product with a constant weight: that takes as long as reading the weight, which asks for
-        another schedule than one for many rows. None, too, if no input is so small: a window reaches further.
+        another schedule than one for many rows. None, too, if no input is so small: a window reaches further, or what a
+        stride leaves of such an image is empty.
         """
         constants, layouts = self._laid_out.graph.constants, self._laid_out.layouts
         is_product = any(
@@ -106,7 +107,8 @@ class Lowering:
             own.dtype == other.dtype and own.shape == tuple(simplified(substitute(e, given)) for e in other.shape)
             for own, other in shapes
         )
-        return made.program if alike and not made.program.dims else None
+        is_empty = any(ZERO in param.shape for param in made.program.params)
+        return made.program if alike and not is_empty and not made.program.dims else None
 
     def _form(self, group: Group) -> tuple[object, ...]:
         """All that the kernel of a group depends on: its values by number, and their facts."""

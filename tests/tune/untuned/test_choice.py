@@ -81,3 +81,12 @@ def test_a_stencil_is_not_computed_again_for_each_neighbour() -> None:
     (*_, first, last) = all_blocks(schedule(program, TARGET).program.body)
     assert first.name != last.name
     assert len(all_blocks(analytic(Schedule(program), TARGET).program.body)) == 1
+
+
+def test_what_computes_nothing_has_a_schedule() -> None:
+    """No tile divides an axis without points."""
+    x, w = te.placeholder((1, 0, 0, 384), name="x"), te.placeholder((1536, 384), name="w")
+    k = te.reduce_axis((0, 384), name="k")
+    products = te.compute((1, 0, 0, 1536), lambda b, i, j, n: te.sum(x[b, i, j, k] * w[n, k], axis=k), name="A")
+    made = schedule(naive(te.compute((1, 0, 0, 1536), lambda *at: te.tanh(products[at]), name="B")), TARGET)
+    assert made.program.results

@@ -20,6 +20,7 @@ from tilewright.sketch.rules import CPU_RULES
 from tilewright.sketch.rules.rfactor import INNER, FactorReduction
 from tilewright.space.knobs import Knob, Value
 from tilewright.space.space import Digits, Space
+from tilewright.symbolic.expr import ZERO
 from tilewright.target.target import Target
 from tilewright.tune.features.cycles import program_cycles
 from tilewright.tune.untuned.tiles import Untiled, untiled
@@ -60,10 +61,12 @@ class Candidate:
 
 
 def best_of_sketches(naive: Program, target: Target, own: float) -> Candidate | None:
-    """The best of some candidates for one core; None if none has a schedule.
+    """The best of some candidates for one core; None if none has a schedule, or nothing is computed.
 
     If none that is drawn takes less than ``own`` cycles, they are not varied.
     """
+    if any(axis.extent == ZERO for block in all_blocks(naive.body) for axis in block.axes):
+        return None
     spaces = sketch_spaces(naive, target, RULES, standard=False, threads=1)
     if not spaces:
         return None
