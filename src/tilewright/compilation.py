@@ -34,7 +34,7 @@ from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
-from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
+from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.quantized import raise_quantized
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
@@ -235,7 +235,7 @@ def prepare(graph: Graph, watch: Watch = _unwatched, math: Math = Math.DEFAULT) 
         graph = normalize(raise_quantized(graph))
     graph = eliminate_dead_code(recognize(graph))
     watch(Stage.RECOGNIZE, graph)
-    graph = eliminate_common_subexpressions(share_weights(rewrite(graph, load_rules(ALGEBRA))))
+    graph = rewrite(graph, load_rules(ALGEBRA))
     watch(Stage.ALGEBRA, graph)
     return graph
 
@@ -247,6 +247,7 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     model does not fit in ``options.memory_limit``.
     """
     options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
+    graph = share_weights(graph)
     planned = _plan_within_limit(graph, options, services)
     laid_out, main, constants = planned.laid_out, planned.main, planned.constants
     image = planned.code.link(services.cache, services.listener)

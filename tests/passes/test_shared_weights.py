@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.closeness import assert_near
 from tests.passes.graphs import apply, value
 from tilewright.base.numerics import Math
-from tilewright.compilation import Options, prepare
+from tilewright.compilation import Options
 from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.passes.shared_weights import share_weights
@@ -83,7 +83,7 @@ def test_rows_that_are_read_by_several_are_put_together_once() -> None:
     constants = weights("u", "w")
     nodes = [apply("MatMul", [v, w], f"{v.name}{w.name}") for v in (x, y) for w in constants]
     results = tuple(node.outputs[0] for node in nodes)
-    after = prepare(Graph("g", (x, y), results, tuple(nodes), constants))
+    after = share_weights(Graph("g", (x, y), results, tuple(nodes), constants))
     assert Counter(node.op.name for node in after.nodes) == {"Concat": 1, "MatMul": 2, "Slice": 4}
 
 

@@ -17,6 +17,7 @@ from tilewright.graph import Graph, Node, Value, make_node
 from tilewright.ops import FusionKind
 from tilewright.ops.operator import BatchAxis, require
 from tilewright.ops.shapes import static
+from tilewright.passes.normalize import eliminate_common_subexpressions
 from tilewright.passes.rules.apply import in_order
 
 _CONCAT, _SLICE = require("Concat"), require("Slice")
@@ -30,7 +31,7 @@ def share_weights(graph: Graph) -> Graph:
     for alike in _by_weights(graph):
         for nodes in _apart(graph, alike):
             graph = _joined(graph, nodes)
-    return graph
+    return eliminate_common_subexpressions(graph)
 
 
 def _by_weights(graph: Graph) -> list[list[Node]]:
