@@ -141,9 +141,10 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
 
 def _problem_of_bytes(node: Node, facts: Facts) -> _Problem | None:
     """The convolution, if it is one of bytes in blocks for a matrix unit, and rows of its places fill no two tiles."""
-    unit, data, attributes = tile_unit(facts.target, u8, i8), node.inputs[0], dict(node.attributes)
-    if node.op != _BYTES or unit is None or data is None or node.inputs[1] is None:
+    unit = tile_unit(facts.target, u8, i8)
+    if node.op != _BYTES or unit is None or node.inputs[1] is None:
         return None
+    attributes = dict(node.attributes)
     kernel, outputs = static(node.inputs[1].shape[2:-3]), static(node.outputs[0].shape[2:])
     if kernel is None or outputs is None or attributes.get("group", 1) != 1 or attributes.get("is_limited"):
         return None
