@@ -19,8 +19,8 @@ def compile_graph(graph: Graph, options: Options, services: Services = ALONE) ->
     """Compile ``graph``, after the search for a better graph by ``options.superopt`` and ``options.rules``.
 
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
-    model does not fit in ``options.memory_limit``, ``BadInput`` for a search or rules with ``math="strict"``, and for a
-    false rule in ``options.rules``, ``Unsupported`` for a graph that has to be cut first (``passes.parts``).
+    model does not fit in ``options.memory_limit``, ``BadInput`` for a rule in ``options.rules`` that is false, or
+    that ``options.math`` does not permit, ``Unsupported`` for a graph that has to be cut first (``passes.parts``).
     """
     if is_cut(graph):
         raise Unsupported("shapes in the model depend on data: tilewright.compile makes such a model, in stages")
