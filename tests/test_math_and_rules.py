@@ -11,7 +11,7 @@ import pytest
 
 import tilewright
 from tests.frontend.models import single_node
-from tests.test_superoptimizer import cell, printed
+from tests.test_superoptimizer import printed, twins
 from tilewright.backend.reference.backend import REFERENCE
 from tilewright.base.arrays import has_same_bits
 from tilewright.base.dtypes import DType, f16, f32
@@ -246,7 +246,7 @@ def test_a_rule_that_is_not_permitted_is_refused(
     (rule,) = parse_rules(text)
     told = f"own.rules: the rule {rule.name} can't be applied under math={math}, .*: {floats_of(rule).value}; "
     with pytest.raises(BadInput, match=f"{told}leave it out, or give math={remedy}"):
-        tilewright.compile(cell(2), rules=path, math=math, superopt=superopt)
+        tilewright.compile(twins(2), rules=path, math=math, superopt=superopt)
 
 
 def test_what_is_permitted_is_applied() -> None:
@@ -311,10 +311,10 @@ halves (float[1, 64, 56, 56] x) => (float[1, 64, 56, 56] y)
 
 
 def test_careful_never_has_new_values() -> None:
-    """``(Q K) V`` stays, as ``K V`` may overflow; products by one matrix are joined."""
-    graph = prepare(importer.load(cell()))
+    """``(Q K) V`` stays, as ``K V`` may overflow; weights are added."""
+    graph = prepare(importer.load(twins()))
     careful = superoptimize(graph, Options(Target.host(), 1, math=Math.CAREFUL, superopt=Superopt.FAST))
-    assert "products-by-one-matrix" in {step.rule.name for step in careful.optimized.steps}
+    assert "sum-of-weights" in {step.rule.name for step in careful.optimized.steps}
     assert all(floats_of(step.rule) is not Floats.MAY_OVERFLOW for step in careful.optimized.steps)
     chain = chain_of_data()
     free, kept = (
@@ -335,15 +335,15 @@ def chain_of_data() -> Graph:
 
 
 def test_the_command_line_tells_what_was_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, own = tmp_path / "cell.onnx", tmp_path / "own.rules"
-    onnx.save(cell(2), path)
+    path, own = tmp_path / "twins.onnx", tmp_path / "own.rules"
+    onnx.save(twins(2), path)
     own.write_text(FACTOR)
     command = ["optimize", str(path), "--superopt", "fast", "--threads", "1", "--quiet", "--math", "strict"]
     assert main([*command, "--rules", f"+{own}", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["rules"] == {}
     assert {one["floats"] for one in found["left_out"]} <= {"reassociates", "may overflow"}
-    assert "products-by-one-matrix" in {one["rule"] for one in found["left_out"]}
+    assert "sum-of-weights" in {one["rule"] for one in found["left_out"]}
     (given,) = found["given"]
     assert (given["fate"], given["reason"]) == (
         "not permitted",

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from tests.passes.test_shared_weights import cells
 from tests.superopt.search.test_backtracking import value
 from tilewright.base.numerics import Math
 from tilewright.graph import Graph, Node, make_node
 from tilewright.ops.operator import require
 from tilewright.ops.winograd import transformed_filter
+from tilewright.passes.shared_weights import share_weights
 from tilewright.superopt.costs.kernel_model import KernelCosts
 from tilewright.target.target import Target
 
@@ -42,6 +44,13 @@ def test_what_is_known_of_another_graph_changes_no_cost() -> None:
     small, large = products(*arrays[:1]), products(*arrays)
     shared = KernelCosts.of(large, TARGET, Math.DEFAULT, {})
     assert [shared.of_graph(small), shared.of_graph(large)] == [cost(small), cost(large)]
+
+
+def test_products_of_one_matrix_cost_what_they_are_compiled_to() -> None:
+    apart = cells(steps=4, layers=1)
+    joined = share_weights(apart)
+    assert len(joined.nodes) > len(apart.nodes)
+    assert cost(apart) == cost(joined)
 
 
 def test_a_filter_of_one_number_is_transformed_as_any_other() -> None:

@@ -1,8 +1,9 @@
 """Costs of graphs compiled by Tilewright: cycles, by the analytic model.
 
-A graph gets layouts, is fused and lowered as in a compilation; lowered kernels are cached for all graphs. A single node
-costs as much as a kernel, except for elementwise operators: they are fused into the kernel of their first operand, and
-cost only their arithmetic and the reads of their other operands.
+A graph is changed as in a compilation: products of one matrix are joined, values get layouts, nodes are fused and
+lowered; lowered kernels are cached for all graphs. A single node costs as much as a kernel, except for elementwise
+operators: they are fused into the kernel of their first operand, and cost only their arithmetic and the reads of their
+other operands.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,7 @@ from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowered, Lowering
 from tilewright.passes.normalize import eliminate_common_subexpressions, eliminate_dead_code, normalize
 from tilewright.passes.rules import index_of
+from tilewright.passes.shared_weights import share_weights
 from tilewright.superopt.costs.memory import size_of
 from tilewright.superopt.costs.pricing import Rates, arithmetic_cycles, price
 from tilewright.target.target import Target
@@ -75,7 +77,7 @@ class KernelCosts:
 
     def of_graph(self, graph: Graph) -> float:
         """The cycles of a run of ``graph``: the sum over its kernels."""
-        laid_out = self._laid_out(normalize(_with_stand_ins(eliminate_common_subexpressions(graph))))
+        laid_out = self._laid_out(share_weights(normalize(_with_stand_ins(eliminate_common_subexpressions(graph)))))
         lowering = Lowering(laid_out, self.target, self.bounds, self._lowered)
         groups = fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts)
         return sum(self._of_group(group, lowering, laid_out) for group in groups)
