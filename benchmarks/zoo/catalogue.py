@@ -97,6 +97,10 @@ NETWORKS: dict[str, Network] = {
     "resnet18_3d": Network(_video_resnet, _normal(3, 16, 112, 112)),
     "bert_base": Network(lambda: models.Encoder(layers=12, hidden=768), _tokens, _TEXT),
     "minilm": Network(lambda: models.Encoder(layers=6, hidden=384), _tokens, _TEXT, opset=13),  # spelt-out layer norms
+    # Of other kinds, which were chosen before they were measured.
+    "efficientnet_b0": Network(_vision("efficientnet_b0"), _IMAGE),
+    "convnext_tiny": Network(_vision("convnext_tiny"), _IMAGE),
+    "vit_b_16": Network(_vision("vit_b_16"), _IMAGE),
 }
 
 

@@ -21,10 +21,10 @@ OUTPUT = "output"
 MOST_ERROR = 1e-4  # of ONNX Runtime without optimizations, against float64: the file computes what the network does
 
 
-def export(name: str, folder: Path) -> None:
+def export(name: str, folder: Path, batch: int = 1) -> None:
     """Write both files. Raises KeyError for an unknown name, ValueError when file and network disagree."""
     network, module = NETWORKS[name], build(name)
-    inputs = [network.inputs(generator(index), 1) for index in range(SAMPLES)]
+    inputs = [network.inputs(generator(index), batch) for index in range(SAMPLES)]
     for of_sample in inputs:
         check_scale(module, of_sample)
     model = folder / f"{name}.onnx"
