@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +39,7 @@ def export(name: str, folder: Path, batch: int = 1) -> None:
 
 def _write_model(network: Network, module: nn.Module, inputs: Inputs, path: Path) -> None:
     """Export by TorchScript; training mode is "preserved" (it is off) as the exporter folds batch norms otherwise."""
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), _attention_as_operators(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tracing: constants that depend on shapes, which are static here
         torch.onnx.export(
             module,
@@ -51,6 +52,16 @@ def _write_model(network: Network, module: nn.Module, inputs: Inputs, path: Path
             output_names=[OUTPUT],
         )
     onnx.checker.check_model(str(path), full_check=True)
+
+
+@contextmanager
+def _attention_as_operators() -> Iterator[None]:
+    """In evaluation, torch's attention is otherwise one call, for which there is no operator of ONNX."""
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
 
 
 def _sample(exact: nn.Module, names: tuple[str, ...], inputs: Inputs) -> Sample:

@@ -5,7 +5,7 @@ those of others. One forward pass over calibration inputs sets every layer in tu
 linear layer are divided by the standard deviation of its output, a batch norm takes the statistics of its input.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -16,7 +16,7 @@ from ..accuracy import out_of_scale
 
 _LINEAR = (nn.Linear, nn.Conv2d, nn.Conv3d, nn.ConvTranspose2d, nn.Embedding)
 _BATCH_NORM = (nn.BatchNorm2d, nn.BatchNorm3d)
-_PROBABILITIES = (nn.Softmax,)  # of n elements: their scale is 1/n, whatever the weights
+_MEANS = (nn.Softmax, nn.AdaptiveAvgPool2d)  # over n elements: they shrink with n, whatever the weights
 MOST_BIAS = 0.2
 
 
@@ -26,6 +26,10 @@ def calibrate(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     Raises ValueError when some layer's output is out of scale all the same.
     """
     handles = [layer.register_forward_hook(_set_linear) for layer in _of_kind(module, _LINEAR)]
+    handles += [
+        layer.register_forward_hook(_set_attention, with_kwargs=True)
+        for layer in _of_kind(module, (nn.MultiheadAttention,))
+    ]
     handles += [layer.register_forward_pre_hook(_take_statistics) for layer in _of_kind(module, _BATCH_NORM)]
     with torch.no_grad(), _removed(handles):
         module(*inputs)
@@ -40,7 +44,7 @@ def check_scale(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
 
 
 def deviations(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, float]:
-    """The standard deviation of every innermost layer's output, by the layer's name; probabilities left out."""
+    """The standard deviation of every innermost layer's output, by the layer's name; means left out."""
     seen: dict[str, float] = {}
 
     def recorder(name: str) -> Callable[[nn.Module, object, object], None]:
@@ -52,7 +56,7 @@ def deviations(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, float
         return record
 
     innermost = [(name, layer) for name, layer in module.named_modules() if not list(layer.children())]
-    measured = [(name, layer) for name, layer in innermost if not isinstance(layer, _PROBABILITIES)]
+    measured = [(name, layer) for name, layer in innermost if not isinstance(layer, _MEANS)]
     with torch.no_grad(), _removed([layer.register_forward_hook(recorder(name)) for name, layer in measured]):
         module(*inputs)
     return seen
@@ -72,6 +76,15 @@ def _set_linear(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor)
     if bias is not None:
         nn.init.uniform_(bias, -MOST_BIAS, MOST_BIAS)
     return layer.forward(*arguments)
+
+
+def _set_attention(
+    layer: nn.Module, arguments: tuple[Tensor, ...], options: Mapping[str, bool], output: tuple[Tensor, Tensor | None]
+) -> tuple[Tensor, Tensor | None]:
+    """Scale the last product of an attention, which is no layer of its own, as ``_set_linear`` does."""
+    layer.out_proj.weight /= output[0].std()
+    nn.init.uniform_(layer.out_proj.bias, -MOST_BIAS, MOST_BIAS)
+    return layer.forward(*arguments, **options)
 
 
 def _take_statistics(layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
