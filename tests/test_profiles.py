@@ -63,8 +63,17 @@ def test_profiles() -> None:
     assert settings.get_profile(profiles.MUTANTS).derandomize
 
 
+def test_draws_by_night_are_more() -> None:
+    assert profiles.examples(3, by_night=50).max_examples == 3
+    try:
+        settings.load_profile(profiles.FRESH)
+        assert profiles.examples(3, by_night=50).max_examples == 50
+    finally:
+        settings.load_profile(profiles.DEFAULT)
+
+
 def test_settings_of_the_user_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("TILEWRIGHT_")]:
+    for name in [name for name in os.environ if name.startswith("TILEWRIGHT_") or name == profiles.FOLDER]:
         monkeypatch.setenv(name, os.environ[name])  # as it is now, after the test
     for name in ("BOUNDS_CHECK", "CACHE_DIR", "KEY_DIR", "MACHINE", "MODEL_CACHE_BYTES", "RECORDS"):
         monkeypatch.setenv(f"TILEWRIGHT_{name}", "the user's")

@@ -223,6 +223,7 @@ def test_short_sums_are_exact_in_reals(x: type) -> None:
     assert conv.outputs[0].dtype.is_float
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("open_", ["", "nhw"])
 @pytest.mark.parametrize("channels", [12, 32])
 @pytest.mark.parametrize(("x", "x_zero", "zero"), [(np.uint8, 200, 0), (np.int8, -5, 0), (np.uint8, 0, 128)])
