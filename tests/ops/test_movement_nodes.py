@@ -101,6 +101,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", [*PADS, *SPLITS, *OTHERS], ids=str)
 def test_node(case: NodeCase) -> None:
     check(case)

@@ -82,6 +82,7 @@ CASES = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_against_the_oracle(case: NodeCase) -> None:
     check(case)

@@ -69,6 +69,7 @@ def test_named_identities_are_proved(name: str) -> None:
     assert {rule.name for rule in IDENTITIES} >= set(NAMED[name])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("rule", IDENTITIES, ids=lambda rule: rule.name)
 def test_identities_are_proved(rule: Rule) -> None:
     assert verify_rule(rule).holds
