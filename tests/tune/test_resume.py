@@ -58,7 +58,7 @@ def uninterrupted(
     return setup, bench, search(tmp_path_factory.mktemp("whole") / "whole.db", bench, setup)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize("killed_at", [0, 1, 11, 12, 13, 30, 40])
 def test_a_search_that_was_killed(
     uninterrupted: tuple[Setup, MadeUpBench, KernelTuner], killed_at: int, tmp_path: Path
