@@ -25,7 +25,7 @@ FRESH = "fresh"
 MUTANTS = "mutants"
 
 _PREFIX = "TILEWRIGHT_"
-FOLDER = "TESTSFOLDER"
+FOLDER = "TESTS_FOLDER"
 """The variable with the folder of this run of the tests: workers have it from the process that starts them."""
 
 

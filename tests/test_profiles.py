@@ -65,12 +65,14 @@ def test_profiles() -> None:
 
 
 def test_draws_by_night_are_more() -> None:
-    assert profiles.examples(3, by_night=50).max_examples == 3
+    before, found = settings.get_current_profile_name(), list[int]()
     try:
-        settings.load_profile(profiles.FRESH)
-        assert profiles.examples(3, by_night=50).max_examples == 50
+        for name in (profiles.DEFAULT, profiles.MUTANTS, profiles.FRESH):
+            settings.load_profile(name)
+            found.append(profiles.examples(3, by_night=50).max_examples)
     finally:
-        settings.load_profile(profiles.DEFAULT)
+        settings.load_profile(before)
+    assert found == [3, 3, 50]
 
 
 def test_settings_of_the_user_are_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_node(name: str) -> None:
     assert found == expected or found.status is Status.XFAIL, f"{expected} -> {found}; {UPDATE} {name}"
 
 
-@pytest.mark.slow  # six minutes of a core; without the checks it is two, and always runs
+@pytest.mark.slow  # six minutes of a core
 @pytest.mark.parametrize("name", PASSING)
 def test_node_with_bounds_checks(name: str) -> None:
     """No access outside of a buffer, and the same results."""
