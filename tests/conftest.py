@@ -10,9 +10,12 @@ import pytest
 
 from tests import profiles
 from tests.onnx_nodes import ledger
+from tilewright.measure.runner import Runner
 from tilewright.measure.turns import Plan
 
 profiles.register()
+# Nothing is started ahead of need: what is measured here seldom fails, and each process takes a third of a second.
+Runner.__init__.__kwdefaults__.update(spares=0)
 # Workers have the environment of the process that starts them.
 OWN_FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else profiles.isolate()
 
@@ -73,10 +76,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole models are compared in short turns: for tests to which it does not matter which one is faster."""
+    """Whole models are compared in short turns, and roofs measured once: for tests to which times do not matter."""
     plan = Plan(rounds=3, slot=0.001, rest=0.0, budget=1.0)
     monkeypatch.setattr("tilewright.networks.comparison.COMPARING", plan)
     monkeypatch.setattr("tilewright.superoptimizer.turns_of", lambda _: plan)
+    monkeypatch.setattr("tilewright.insight.peak._TRIES", 1)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 from hypothesis import HealthCheck, Phase, settings
-from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 DEFAULT = "tilewright"
@@ -25,6 +25,8 @@ FRESH = "fresh"
 MUTANTS = "mutants"
 
 _PREFIX = "TILEWRIGHT_"
+FOLDER = "TESTS_FOLDER"
+"""The variable with the folder of this run of the tests: workers have it from the process that starts them."""
 
 
 def register() -> None:
@@ -44,7 +46,14 @@ def register() -> None:
     settings.load_profile(DEFAULT)
     # Hypothesis also draws literals of the modules that are loaded, unless "tests" is in their path: which ones that
     # are depends on the order of tests and on where the clone lies.
-    HypothesisProvider._local_constants = Constants()  # no public setting does it
+    none = Constants()
+    providers._get_local_constants = lambda: none  # no public setting does it; it also saves a second in each process
+
+
+def examples(few: int, by_night: int) -> settings:
+    """For tests whose examples take long: ``few`` with every change, and ``by_night`` where draws are fresh."""
+    is_fresh = settings.get_current_profile_name() == FRESH
+    return settings(max_examples=by_night if is_fresh else few)
 
 
 State: TypeAlias = "Mapping[str, object] | tuple[object, ...]"
@@ -90,6 +99,7 @@ def isolate() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tilewright-tests-"))
     for name in [name for name in os.environ if name.startswith(_PREFIX)]:
         del os.environ[name]
+    os.environ[FOLDER] = str(folder)
     os.environ[f"{_PREFIX}CACHE_DIR"] = str(folder / "kernels")
     os.environ[f"{_PREFIX}KEY_DIR"] = str(folder / "keys")
     os.environ[f"{_PREFIX}MODEL_CACHE_BYTES"] = "0"
@@ -97,6 +107,11 @@ def isolate() -> Path:
     os.environ[f"{_PREFIX}MACHINE"] = "off"
     os.environ[f"{_PREFIX}REPRO_DIR"] = "off"  # nor are faults that tests plant to push out real ones
     return folder
+
+
+def own_folder() -> Path | None:
+    """The folder that the processes of this run of the tests share; None outside of one."""
+    return Path(os.environ[FOLDER]) if FOLDER in os.environ else None
 
 
 def remove(folder: Path) -> None:

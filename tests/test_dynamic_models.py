@@ -27,10 +27,8 @@ def minilm() -> onnx.ModelProto:
 
 
 def test_an_encoder_for_any_batch_and_sequence(minilm: onnx.ModelProto) -> None:
-    for most in (1, 5):
-        bounds = {"batch": most}
-        ours = tilewright.compile(minilm, bounds=bounds, dynamic="symbolic", threads=1, settings=CHECKED)
-        _check_sizes(minilm, ours, [(b, s) for b, s in SIZES if b <= most])
+    ours = tilewright.compile(minilm, bounds={"batch": 1}, dynamic="symbolic", threads=1, settings=CHECKED)
+    _check_sizes(minilm, ours, [(b, s) for b, s in SIZES if b == 1])
     ours = tilewright.compile(minilm, dynamic="symbolic", threads=1, settings=CHECKED)
     _check_sizes(minilm, ours, SIZES)
     with pytest.raises(BadFeed, match=f"extent 'sequence' is {POSITIONS + 1}, but the model was compiled for 0 to"):
@@ -78,10 +76,9 @@ def convolutional() -> onnx.ModelProto:
 
 def test_images_of_any_number_and_size() -> None:
     sizes = [(1, 8, 8), (2, 9, 13), (3, 32, 17), (1, 5, 40), (4, 6, 4)]
-    check(convolutional(), [{"b": b, "h": h, "w": w} for b, h, w in sizes], {})
+    ours = check(convolutional(), [{"b": b, "h": h, "w": w} for b, h, w in sizes], {})
     check(convolutional(), [{"b": b, "h": h, "w": w} for b, h, w in sizes], {"b": 4, "h": 40, "w": 40})
-    outputs = tilewright.compile(convolutional(), threads=1).outputs
-    assert [spec.shape for spec in outputs] == [("b", 5), ("b", 8, "(h + 1) // 4", "(w + 1) // 4")]
+    assert [spec.shape for spec in ours.outputs] == [("b", 5), ("b", 8, "(h + 1) // 4", "(w + 1) // 4")]
 
 
 def test_an_artifact_takes_all_sizes(tmp_path: Path) -> None:

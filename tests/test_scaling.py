@@ -89,6 +89,7 @@ def test_many_operands_compute(family: str, count: int) -> None:
     check(FAMILIES[family](count))
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("family", SHARING)
 def test_a_thousand_levels(family: str) -> None:
     compiled(FAMILIES[family]({"swish": 2000, "newton": 4000}.get(family, 1000)))

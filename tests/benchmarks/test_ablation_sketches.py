@@ -112,6 +112,7 @@ def test_some_sketches_are_left_out(box: SketchBox) -> None:
     assert space.allowed(others).sum() == (others[:, 0] == place).sum()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_a_search_is_replayed(box: SketchBox, way: str) -> None:
     table = made_up(box)

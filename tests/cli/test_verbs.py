@@ -75,6 +75,7 @@ def test_bench_of_an_artifact(artifact: str, model: str, capsys: pytest.CaptureF
     assert report("bench", capsys.readouterr().out)["agree"] is True
 
 
+@pytest.mark.usefixtures("short_turns")
 def test_profile(
     model: str, artifact: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

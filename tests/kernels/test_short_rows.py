@@ -33,6 +33,7 @@ def rows(length: int) -> NDArray[np.float32]:
     return x
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("target", [HOST, HOST.restricted("avx2")], ids=["host", "avx2"])
 @pytest.mark.parametrize("length", [5, 33, 48, 64])
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "ReduceMax", "ReduceMin", "ReduceLogSumExp"])

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.loops import workloads
+from tests.profiles import examples
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType, boolean, f32, index
 from tilewright.base.errors import BadProgram, ParseError
@@ -170,6 +171,7 @@ programs = st.builds(
 )
 
 
+@examples(40, by_night=300)
 @given(programs)
 def test_text_is_read_back_to_an_equal_program(program: Program) -> None:
     text = str(program)

@@ -138,6 +138,7 @@ _ATTRIBUTES: Mapping[str, Mapping[str, object]] = {
 _LOOPS = ("k", "k0", "k1", "i0", "i1", "r0", "r1")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("op", CASES)
 def test_dimensions_called_like_loops(op: str) -> None:
     sizes, constants, attributes = CASES[op], _CONSTANTS.get(op, {}), _ATTRIBUTES.get(op, {})

@@ -1,15 +1,20 @@
 """ONNX's node tests as the installed onnx makes them, and the inputs that must be constants in each."""
 
+import fcntl
 import functools
+import pickle
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
+
+from tests import profiles
 
 Array = NDArray[np.generic]
 Item = Array | onnx.TensorProto | Sequence[object] | None
@@ -120,7 +125,21 @@ def array_of(item: Item) -> Array:
 
 @functools.cache
 def all_cases() -> Mapping[str, Case]:
-    """Every node test of the installed onnx by name. Takes three seconds."""
+    """Every node test of the installed onnx by name. Takes four seconds in the first process of a run of the tests."""
+    folder = profiles.own_folder()
+    return _made() if folder is None else _kept(folder / "onnx-node-tests")
+
+
+def _kept(path: Path) -> Mapping[str, Case]:
+    """What another process has made; the first one makes it, and the others wait."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            path.write_bytes(pickle.dumps(_made()))
+    return pickle.loads(path.read_bytes())
+
+
+def _made() -> Mapping[str, Case]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's, about the overflows that these tests are about
         loaded = load_model_tests(kind="node")

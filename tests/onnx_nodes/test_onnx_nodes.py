@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+import onnx
 import pytest
 
 import tilewright
@@ -19,13 +20,28 @@ BODIES = [name for name in LEDGER if "_expanded" in name]
 CASTS = [name for name in LEDGER if re.search(r"^test_cast.*(FLOAT8|FLOAT4|INT4|INT2)", name) and name not in BODIES]
 """The same from and to types of few bits, which are alike; a sixth of these always runs, too."""
 SELDOM = {name for names in (BODIES, CASTS) for position, name in enumerate(names) if position % 6}
+OPERATORS = [schema.name.lower() for schema in onnx.defs.get_all_schemas()]
 UPDATE = "if that is right: python -m tests.onnx_nodes --update-ledger"
 
 
-@pytest.mark.share(2)
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SELDOM else name for name in LEDGER]
-)
+def _operator(name: str) -> str:
+    """The operator that a test is called after; or else its first word."""
+    plain = name.removeprefix("test_").removeprefix("ai_onnx_ml_").replace("_", "")
+    return max((operator for operator in OPERATORS if plain.startswith(operator)), key=len, default=name.split("_")[1])
+
+
+def _mostly_of_other_operators() -> list[object]:
+    """All names. One of each operator always runs; of the others, which are alike, some do."""
+    seen, found = set[str](), list[object]()
+    for name in LEDGER:
+        is_first = name not in BODIES and _operator(name) not in seen
+        seen |= {_operator(name)} if is_first else set()
+        mark = pytest.mark.slow if name in SELDOM else pytest.mark.share(6)
+        found.append(name if is_first else pytest.param(name, marks=mark))
+    return found
+
+
+@pytest.mark.parametrize("name", _mostly_of_other_operators())
 def test_node(name: str) -> None:
     assert name in all_cases(), f"onnx has no test {name} any more; {UPDATE}"
     found, expected = outcome(all_cases()[name]), LEDGER[name]
@@ -33,7 +49,7 @@ def test_node(name: str) -> None:
     assert found == expected or found.status is Status.XFAIL, f"{expected} -> {found}; {UPDATE} {name}"
 
 
-@pytest.mark.slow  # six minutes of a core; without the checks it is two, and always runs
+@pytest.mark.slow  # six minutes of a core
 @pytest.mark.parametrize("name", PASSING)
 def test_node_with_bounds_checks(name: str) -> None:
     """No access outside of a buffer, and the same results."""

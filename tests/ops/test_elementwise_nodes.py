@@ -155,7 +155,7 @@ def _power(base: int, exponent: int, dtype: type) -> int:
     return value - modulus if value > np.iinfo(dtype).max else value
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("exponent_type", INTEGERS)
 @pytest.mark.parametrize("base_type", INTEGERS)
 def test_integer_powers_of_all_pairs_of_dtypes(base_type: type, exponent_type: type) -> None:

@@ -4,18 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import tilewright
 from tests.frontend.models import single_node
 from tests.ops.nodes import Array, NodeCase, check, run_reference
+from tests.profiles import examples
 from tilewright.base.errors import InvalidModel
 from tilewright.base.settings import Settings
 from tilewright.frontend.onnx.read import importer
 
-PROFILE = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PROFILE = examples(10, by_night=80)
 random = np.random.default_rng(9)
 REDUCTIONS = ["none", "add", "mul", "max", "min"]
 INT_MIN = -(2**63)

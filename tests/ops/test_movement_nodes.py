@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.ops.nodes import Array, NodeCase, check, run_reference
+from tests.profiles import examples
 from tilewright.base.dtypes import f32
 from tilewright.base.errors import InvalidModel, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
@@ -17,7 +18,7 @@ from tilewright.symbolic.expr import Extent
 from tilewright.tensor.build import placeholder
 from tilewright.tensor.evaluate import evaluate
 
-PROFILE = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PROFILE = examples(12, by_night=100)
 
 
 def counted(*shape: int, dtype: type = np.float32) -> NDArray[np.generic]:
@@ -100,6 +101,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", [*PADS, *SPLITS, *OTHERS], ids=str)
 def test_node(case: NodeCase) -> None:
     check(case)

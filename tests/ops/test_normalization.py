@@ -71,6 +71,7 @@ REDUCTIONS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", [*NORMALIZATIONS, *SOFTMAXES, *REDUCTIONS], ids=str)
 def test_against_the_oracle(case: NodeCase) -> None:
     check(case)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import tilewright
 from tests.closeness import assert_near
 from tests.frontend.models import run_onnxruntime, single_node
+from tests.profiles import examples
 from tilewright.base.errors import BadProgram, InvalidModel
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
@@ -114,7 +115,7 @@ def options(draw: st.DrawFn, op: str, directions: int) -> dict[str, object]:
 
 
 @given(layers(), st.booleans())
-@settings(max_examples=16, deadline=None, phases=[Phase.explicit, Phase.generate])
+@examples(8, by_night=60)
 def test_against_onnxruntime(layer: Layer, batch_first: bool) -> None:
     proto, feeds = layer.model(batch_first=False)
     expected = run_onnxruntime(proto, feeds)

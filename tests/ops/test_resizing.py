@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
+from tests.profiles import examples
 from tilewright.base.errors import InvalidModel, ResourceLimit, UnsupportedModel
 from tilewright.frontend.onnx.read import importer
 
@@ -81,6 +82,7 @@ CASES = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_against_the_oracle(case: NodeCase) -> None:
     check(case)
@@ -94,7 +96,7 @@ def test_against_the_oracle(case: NodeCase) -> None:
     st.sampled_from(["nearest", "linear", "cubic"]),
     st.sampled_from([*COORDINATES, "align_corners"]),
 )
-@settings(max_examples=40, deadline=None)
+@examples(25, by_night=150)
 def test_drawn_sizes(height: int, width: int, rows: int, columns: int, mode: str, coordinates: str) -> None:
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     check(NodeCase("Resize", [f(1, 2, height, width)], attributes, [None, None, ints(1, 2, rows, columns)]))

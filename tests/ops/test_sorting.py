@@ -91,6 +91,7 @@ SELECTIONS = [
 ]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", [*EXTREMES, *ACCUMULATIONS, *SELECTIONS], ids=str)
 def test_against_an_oracle(case: NodeCase) -> None:
     check(case)

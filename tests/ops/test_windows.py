@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import tilewright
 from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
+from tests.profiles import examples
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
@@ -158,7 +159,7 @@ def windows(draw: st.DrawFn) -> tuple[list[int], dict[str, Any]]:
     return spatial, attributes | ({"pads": pads} if mode == "NOTSET" else {"auto_pad": mode})
 
 
-FEW = settings(max_examples=25)
+FEW = examples(12, by_night=100)
 
 
 @given(windows(), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3), st.booleans())

@@ -75,7 +75,7 @@ def check(case: Case) -> None:
     np.testing.assert_array_equal(found, case.expected)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("a", "b"), list(product(EIGHT, EIGHT)))
 @pytest.mark.parametrize("shape", [(5, 7, 6), (33, 300, 65), (1, 64, 32), (13, 4, 16)])
 def test_sizes_and_types(shape: tuple[int, int, int], a: type, b: type) -> None:
@@ -178,7 +178,7 @@ class Window:
         return np.sum(parts, axis=0, dtype=np.int32)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("x", "x_zero"), [(np.uint8, 0), (np.uint8, 200), (np.int8, 0), (np.int8, -128), (np.int8, 5)])
 @pytest.mark.parametrize(
     ("weight", "zeros"), [(np.int8, (0,)), (np.uint8, (128,)), (np.uint8, (7,)), (np.int8, (0, 1) * 9)]
@@ -191,7 +191,7 @@ def test_convolutions(x: type, x_zero: int, weight: type, zeros: tuple[int, ...]
         np.testing.assert_array_equal(found, case.expected)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize("open_", ["n", "h", "w", "hw"])
 @pytest.mark.parametrize("channels", [6, 16])
 def test_open_sizes_of_convolutions(channels: int, open_: str) -> None:
@@ -223,6 +223,7 @@ def test_short_sums_are_exact_in_reals(x: type) -> None:
     assert conv.outputs[0].dtype.is_float
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("open_", ["", "nhw"])
 @pytest.mark.parametrize("channels", [12, 32])
 @pytest.mark.parametrize(("x", "x_zero", "zero"), [(np.uint8, 200, 0), (np.int8, -5, 0), (np.uint8, 0, 128)])
@@ -246,7 +247,7 @@ def test_filters_of_single_channels(x: type, x_zero: int, zero: int, channels: i
     assert "ChannelConvolution" in [n.op.name for n in expand(graph, facts_of(graph, BEST)).nodes]
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize("zeros", [0, 9])
 @pytest.mark.parametrize("sizes", [(32, 4, 4), (64, 8, 8), (32, 16, 16), (64, 32, 16), (24, 4, 4), (32, 4, 8)])
 def test_groups_of_channels(sizes: tuple[int, int, int], zeros: int) -> None:

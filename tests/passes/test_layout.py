@@ -129,6 +129,7 @@ def test_a_normalization_of_what_a_convolution_makes() -> None:
     assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("filters", [LANES + 1, 2 * LANES, 4 * LANES - 2])
 @pytest.mark.parametrize("size", [1, 3, 7, 19])
 @pytest.mark.parametrize("after", ["nothing", "elementwise", "sum"])
@@ -164,6 +165,7 @@ def test_groups_of_whole_blocks_read_plain_data(groups: int) -> None:
     assert "x.in_blocks" in {v.name for v in laid_out.layouts}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("size", [5, 7, 14, 16, 31, 50])
 @pytest.mark.parametrize("target", [HOST, HOST.restricted("avx2")])

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.passes.graphs import apply, feeds_of, random_graphs, value
+from tests.profiles import examples
 from tilewright.base.dtypes import f32, i64
 from tilewright.graph import Graph, evaluate_graph, verify
 from tilewright.passes import normalize
@@ -27,7 +28,7 @@ PASSES = [
 
 @pytest.mark.parametrize("rewrite", PASSES, ids=lambda p: p.__name__)
 @given(graph=random_graphs())
-@settings(max_examples=60, deadline=None)
+@examples(25, by_night=200)
 def test_the_meaning_stays(rewrite: object, graph: Graph) -> None:
     after = rewrite(graph)
     verify(after)

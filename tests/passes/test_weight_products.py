@@ -312,6 +312,7 @@ def dequantized() -> Iterator[Dequantized]:
     yield Dequantized(codes(np.int8, -128, 128, 60, 16), scales(10, 16), None, 6)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "case", list(dequantized()), ids=lambda case: f"{case.codes.dtype}{case.codes.shape}{case.how}"
 )

@@ -196,6 +196,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         chart("t", Axis("x"), Axis("y"), [Series("s", [(1.0, 2.0)], "red")])
 
 
+@pytest.mark.usefixtures("short_turns")
 def test_the_verb(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "page.html"
     assert main(["report", str(records), "-o", str(output), "--json"]) == 0

@@ -1,9 +1,10 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.profiles import examples
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
 from tilewright.loops.ir import Alloc
@@ -161,7 +162,7 @@ def test_every_loop_of_a_matrix_product(size: int) -> None:
         assert_same(before, moved.program)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25, by_night=200)
 @given(st.data())
 def test_random_tiles_of_a_convolution(data: st.DataObject) -> None:
     kernel = data.draw(st.integers(1, 3))

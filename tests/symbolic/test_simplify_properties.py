@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.profiles import examples
 from tests.symbolic.reference import N, X, Y, Z, comparisons, conditions, indices, points, value
 from tilewright.base.dtypes import index
 from tilewright.symbolic import Bounds, equivalent, interval, linear_form, prove, simplify
@@ -57,7 +58,7 @@ def condition_cases(draw: st.DrawFn) -> tuple[Nest, Expr]:
 
 
 @given(cases())
-@settings(max_examples=100, deadline=None)
+@examples(50, by_night=400)
 def test_simplify_keeps_the_value_and_is_idempotent(case: tuple[Nest, Expr]):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -67,7 +68,7 @@ def test_simplify_keeps_the_value_and_is_idempotent(case: tuple[Nest, Expr]):
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@examples(40, by_night=300)
 def test_interval_is_sound(case: tuple[Nest, Expr]):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -77,7 +78,7 @@ def test_interval_is_sound(case: tuple[Nest, Expr]):
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@examples(40, by_night=300)
 def test_linear_form_is_the_expression(case: tuple[Nest, Expr]):
     nest, expr = case
     bounds, where = nest.bounds, nest.points
@@ -87,7 +88,7 @@ def test_linear_form_is_the_expression(case: tuple[Nest, Expr]):
 
 
 @given(condition_cases())
-@settings(max_examples=60, deadline=None)
+@examples(40, by_night=300)
 def test_conditions_keep_their_value(case: tuple[Nest, Expr]):
     nest, condition = case
     bounds, where = nest.bounds, nest.points
@@ -98,7 +99,7 @@ def test_conditions_keep_their_value(case: tuple[Nest, Expr]):
 
 
 @given(condition_cases(), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(25, by_night=200)
 def test_facts_are_used_soundly(case: tuple[Nest, Expr], data: st.DataObject):
     nest, fact = case
     bounds, where = nest.bounds, nest.points
@@ -148,7 +149,7 @@ def test_equal_sums_become_the_same_expression(terms: list[tuple[int, Var]], dat
 
 
 @given(cases(), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(25, by_night=200)
 def test_equivalent_is_never_wrong(case: tuple[Nest, Expr], data: st.DataObject):
     nest, expr = case
     bounds, where = nest.bounds, nest.points

@@ -30,7 +30,7 @@ def test_a_wrong_candidate_never_becomes_the_best(tmp_path: Path) -> None:
         records.session({}) as session,
         Pool(1, limits, command=CHEATING) as pool,
     ):
-        tuner = KernelTuner(SPACE, Measurer(pool, records, session), Setup(first=16, batch=16))
+        tuner = KernelTuner(SPACE, Measurer(pool, records, session), Setup(first=8, batch=8))
         tuner.round()
         assert tuner.history.verdicts[Verdict.WRONG] >= 2
         assert tuner.history.verdicts[Verdict.OK] >= 2

@@ -5,12 +5,13 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backend.cpu.support import run_native
 from tests.closeness import assert_near
 from tests.measure.jobs import product
+from tests.profiles import examples
 from tilewright.base.errors import ScheduleError
 from tilewright.cost.analytic import open_space
 from tilewright.kernels.nests import Nests, Tiles
@@ -72,7 +73,7 @@ def test_the_compilers_choice_is_a_candidate_and_has_the_best_estimate(name: str
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-@settings(deadline=None, max_examples=12)
+@examples(6, by_night=60)
 @given(seed=st.integers(0, 1 << 30))
 def test_candidates_are_allowed_or_refused_and_right(name: str, seed: int) -> None:
     space = made(name)
@@ -102,7 +103,7 @@ def test_what_is_written_out_has_a_limit(name: str, block: str) -> None:
     """Candidates that are not allowed for this reason are those that would write out more."""
     space, found = made(name), set[tuple[bool, bool]]()
     names = [knob.name for knob in space.knobs]
-    digits = candidates(space, 150, seed=1)
+    digits = candidates(space, 75, seed=1)
     for knob in range(len(names)):  # of all that is open, only what is written out
         if names[knob] not in ("tile", "written out") and "steps" not in names[knob]:
             digits[:, knob] = space.analytic()[knob]

@@ -49,13 +49,21 @@ def search(path: Path, bench: MadeUpBench, setup: Setup) -> KernelTuner:
         return tuner
 
 
-@pytest.mark.share(2)
-@pytest.mark.parametrize("start", Start)
+@pytest.fixture(scope="module", params=Start)
+def uninterrupted(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Setup, MadeUpBench, KernelTuner]:
+    setup = Setup(first=12, batch=12, seed=5, start=request.param)
+    bench = MadeUpBench()
+    return setup, bench, search(tmp_path_factory.mktemp("whole") / "whole.db", bench, setup)
+
+
+@pytest.mark.share(3)
 @pytest.mark.parametrize("killed_at", [0, 1, 11, 12, 13, 30, 40])
-def test_a_search_that_was_killed(start: Start, killed_at: int, tmp_path: Path) -> None:
-    setup = Setup(first=12, batch=12, seed=5, start=start)
-    whole = MadeUpBench()
-    wanted = search(tmp_path / "whole.db", whole, setup)
+def test_a_search_that_was_killed(
+    uninterrupted: tuple[Setup, MadeUpBench, KernelTuner], killed_at: int, tmp_path: Path
+) -> None:
+    setup, whole, wanted = uninterrupted
     assert killed_at < len(whole.asked) <= ROUNDS * 12
     first, second = MadeUpBench(last=killed_at), MadeUpBench()
     with pytest.raises(KilledError):

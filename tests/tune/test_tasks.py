@@ -15,10 +15,10 @@ from tilewright.tune.spaces import kernel_space
 from tilewright.tune.tasks import tasks
 
 
-def network() -> Graph:
+def network(size: int = 12) -> Graph:
     """Two equal convolutions of 3x3, one of 1x1, and what comes between."""
     known: dict[Value, np.ndarray] = {}
-    x = value("x", 1, 2 * LANES, 12, 12)
+    x = value("x", 1, 2 * LANES, size, size)
     first = conv(known, x, 2 * LANES, "a")
     between = apply("Relu", first.outputs, "r")
     second = conv(known, between.outputs[0], 2 * LANES, "b")
@@ -59,9 +59,9 @@ def test_routes_can_be_built() -> None:
 
 def test_direct_routes_compute_the_convolution() -> None:
     """For data and weights that are stored as each of them wants."""
-    task = tasks(choose(network(), HOST))[1]
+    task = tasks(choose(network(6), HOST))[1]
     random = np.random.default_rng(0)
-    data = random.standard_normal((1, 2 * LANES, 12, 12)).astype(np.float32)
+    data = random.standard_normal((1, 2 * LANES, 6, 6)).astype(np.float32)
     weight = random.standard_normal((LANES, 2 * LANES, 1, 1)).astype(np.float32)
     wanted = np.einsum("oi,nihw->nohw", weight[:, :, 0, 0], data)
     routes = [route for route in task.routes if route.name.startswith("direct")]
@@ -77,7 +77,7 @@ def test_direct_routes_compute_the_convolution() -> None:
             for buffer, array in zip(kernel.inputs, stored, strict=True)
         }
         found = interpret(kernel, feeds)[kernel.results[0].name]
-        plain = np.moveaxis(found.reshape(1, 12, 12, LANES), -1, 1) if in_blocks else found
+        plain = np.moveaxis(found.reshape(1, 6, 6, LANES), -1, 1) if in_blocks else found
         assert_near(plain, wanted, 1e-4)
 
 

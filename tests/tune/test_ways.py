@@ -108,4 +108,5 @@ def test_weights_are_cold_if_those_of_the_model_are_and_times_are_those_of_a_dev
     assert all(timing.between_bytes == 0 for timing in timed if not timing.cold)
     there = WayTuner(choose(network(), HOST), 1, 0, device="board").jobs
     assert {job.timing.device for job in there} == {"board"}
-    assert {replace(job, timing=tuner().jobs[0].timing).id for job in cold.jobs} == {job.id for job in tuner().jobs}
+    warm = tuner().jobs
+    assert {replace(job, timing=warm[0].timing).id for job in cold.jobs} == {job.id for job in warm}

@@ -288,6 +288,7 @@ def test_integer_powers_of_two_are_exact() -> None:
 CALL = re.compile(r"^\s*(?:callq?|bl|tail|jal)\s+(?:ra,\s*)?(\S+)", re.MULTILINE)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("arch", list(Architecture))
 @pytest.mark.parametrize("function", list(F))
 def test_no_library_is_called(function: MathFunction, arch: Architecture) -> None:

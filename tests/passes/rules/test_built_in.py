@@ -1,11 +1,12 @@
 """Every rule that comes with the compiler: it fires where its sources are, and changes no number."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.closeness import assert_near
 from tests.passes.rules.instances import feeds_of, instance
+from tests.profiles import examples
 from tilewright.graph import evaluate_graph, verify
 from tilewright.passes.rules import ALGEBRA, SEARCH, Rule, applied, index_of, load_rules, matches, rewrite
 
@@ -13,7 +14,7 @@ RULES = [*load_rules(ALGEBRA), *load_rules(SEARCH)]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
-@settings(max_examples=4)
+@examples(2, by_night=20)
 @given(seed=st.integers(0, 1 << 16))
 def test_it_fires_and_holds(rule: Rule, seed: int) -> None:
     """As the search applies it, and as the pass does, which leaves nothing that follows from weights only."""

@@ -73,6 +73,7 @@ def test_of_shipped_rules() -> None:
     assert len(EXACT) > 40
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("rule", EXACT, ids=lambda rule: rule.name)
 def test_what_is_exact_has_the_same_bits(rule: Rule) -> None:
     """Of numbers of all sizes, and of those that are none."""

@@ -60,10 +60,10 @@ def _is_of_points(convolutions: list[Apply]) -> bool:
     return all(one.attribute("pads") in ((0,) * 4, (0,) * 6) for one in convolutions)
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_generated_rules_hold(part: int) -> None:
-    for rule in RULES[part::4]:
-        assert verify_rule(rule, shapes=3).holds, rule.name
+@pytest.mark.share(2)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_generated_rules_hold(rule: Rule) -> None:
+    assert verify_rule(rule, shapes=3).holds
 
 
 @pytest.mark.slow

@@ -69,6 +69,7 @@ def _first_that_differs(before: Graph, after: Graph) -> str:
     return next(v.name for v, found in zip(before.outputs, differences, strict=True) if found > 1e-3)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_each_rule_passes(rule: Rule) -> None:
     before = instance(rule, 3)
