@@ -33,8 +33,10 @@ class FlatPositions:
         if found is None:
             return
         alone = replace(facts, constants={**facts.constants, found.weight: found.taps}, may_be_blocked=set[Value]())
+        if facts.outside.intersection((node.inputs[0], node.outputs[0])):
+            alone = replace(alone, outside=frozenset(found.convolution.outputs))
         result, machine, more = node.outputs[0], facts.target.machine, 0.0
-        if result in facts.followed:  # not in its kernel: they read and write the result once more
+        if result not in facts.outside:  # elementwise operators that follow have a kernel of their own
             moved = Work(0, 0, 2 * result.dtype.itemsize * points(result.shape))
             more = machine.kernel_start + pass_cycles(moved, facts.target)
         for way in alone.ways(found.convolution):

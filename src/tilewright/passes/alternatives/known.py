@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from tilewright.base.numerics import Math, Precision
 from tilewright.base.plugins import installed
 from tilewright.graph import Graph, Node
-from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import Alternative, Facts
 from tilewright.passes.alternatives.attention import IN_BLOCKS, IN_TILES, WITH_SCORES
@@ -61,8 +60,7 @@ def facts_of(
     stored, casts = narrow(graph, precision, target), [node for node in graph.nodes if node.op == _CAST]
     cut_off = frozenset(v for node in casts for v in node.inputs if v and v.dtype.is_float and not _is_float(node))
     wide = blocks_of(graph, stored, target)
-    followed = frozenset(v for node in graph.nodes if node.op.has(Trait.ELEMENTWISE) for v in node.inputs if v)
-    own = {"cut_off": cut_off, "followed": followed}
+    own = {"cut_off": cut_off, "outside": frozenset((*graph.inputs, *graph.outputs))}
     return Facts(graph.constants, graph.names(), target, math, alternatives, stored, wide=wide, **own)
 
 
