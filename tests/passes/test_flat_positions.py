@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright.kernels.schedules import is_reduction
@@ -65,3 +65,28 @@ def test_a_sum_of_one_term_is_no_reduction() -> None:
     given = {"a": random(3, 20, 1), "b": random(3, 1, 30)}
     (kernel,) = checked(model_of("MatMul", given), given).compiled.kernels
     assert not any(map(is_reduction, all_blocks(kernel.schedule.program.body)))
+
+
+def layers(*operators: str) -> ModelProto:
+    """Convolutions of one tap, and elementwise operators, one after the other."""
+    nodes, constants = list[NodeProto](), dict[str, Floats]()
+    for at, operator in enumerate(operators):
+        if operator == "Conv":
+            constants[f"w{at}"] = random(32, 32, 1, 1) / 6
+        nodes.append(helper.make_node(operator, [f"v{at}", *[f"w{at}"] * (operator == "Conv")], [f"v{at + 1}"]))
+    given = [helper.make_tensor_value_info("v0", TensorProto.FLOAT, (4, 32, 40, 40))]
+    made = [helper.make_tensor_value_info(f"v{len(operators)}", TensorProto.FLOAT, None)]
+    weights = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", given, made, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize(
+    ("operators", "expected"), [(["Conv"], 1), (["Conv", "Relu", "Conv", "Relu", "Conv", "Relu"], 0)]
+)
+def test_where_data_are_plain_anyway(operators: list[str], expected: int) -> None:
+    """Blocks would be brought into rows again; between other convolutions they are not, and share their kernels."""
+    x = random(4, 32, 40, 40)
+    compiled = checked(layers(*operators), {"v0": x})
+    choices = [state.way for state in compiled.compiled.choices.states.values() if state.way.cycles]
+    assert sum(not way.is_blocked for way in choices) == expected

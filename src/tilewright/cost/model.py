@@ -268,7 +268,10 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                 else:
                     one = remaining * _contraction(facts, row_size, vectors * panel_size, target)
                 arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
-            arithmetic += vector_count * panel_count * _waiting(facts, population, vectors * panel_size, target)
+            waiting = _waiting(facts, population, vectors * panel_size, target)
+            lies_apart = vector_size < facts.row_length
+            waiting += np.where(lies_apart, _pieces_apart(facts, population, panel_size, target), 0.0)
+            arithmetic += vector_count * panel_count * waiting
     if facts.crosses:
         arithmetic = np.where(panels > machine.crossed_panels, machine.scattered * arithmetic, arithmetic)
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
@@ -307,6 +310,19 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
         is_shared = (cache == PANEL_CACHE) & in_order & facts.shares_panels(population.column("lanes"), rows)
         meanwhile = np.where(is_shared, facts.rows / first * _contraction(facts, first, columns, target), meanwhile)
     return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, machine.second_cache * vectors, 0.0)
+
+
+def _pieces_apart(facts: TileFacts, population: Population, panels: NDArray[np.int64], target: Target) -> Cycles:
+    """Stall cycles for a strip that is a piece of each row, for so many panels, and for the pieces of the result: each
+    begins where no processor foresees it. If the strip is asked for while the one before is multiplied, half of it."""
+    machine = target.machine
+    if facts.streamed <= target.l2_bytes:
+        return machine.second_cache * panels * facts.reduction
+    is_far = facts.streamed > min(target.l3_bytes, machine.third_share)
+    row_tiles = -(-facts.rows // population.column("rows"))
+    times = np.where(population.column("order") == Order.ROWS_COLUMNS.value, row_tiles, 1)
+    one = (machine.far_piece if is_far else machine.near_piece) * np.where(population.column("prefetch") == 2, 1, 2)
+    return one * panels * (times * facts.reduction + facts.rows)
 
 
 def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.padding import Sliding, slidings
+from tilewright.kernels.panel_rows import may_pack, row_length
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
 from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
@@ -178,6 +179,8 @@ class TileFacts:
     """Whether tiles of rows may ask for parts of the next panel."""
     innermost: int = 0
     """Extent of the innermost loop of the reduction, if rows of a window that overlap slide along it; else 0."""
+    row_length: int = 0
+    """Elements between the terms of a sum in a panel that is a parameter: tiles of fewer read pieces that lie apart."""
 
     def shares_panels(self, lanes: NDArray[np.int64], rows: NDArray[np.int64]) -> BoolArray:
         """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a
@@ -210,12 +213,13 @@ class TileFacts:
             max(1, len({read.source.name for read in _operands(block)})),
             _streamed(roles, program) if all(extents(block.axes[p]) == 1 for p in others if p not in along) else 0,
             _panel_width(block, roles),
-            isinstance(roles, Contraction) and _may_pack(program, roles),
+            may_pack(program, roles),
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
             any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
             _row_bytes(block, roles, extents),
             _slidings(program, block, roles),
             innermost=0 if isinstance(roles, Contraction) else _innermost(block, roles, extents),
+            row_length=row_length(program, block, roles),
         )
 
     def remaining(self, sizes: Mapping[str, int]) -> float:
@@ -387,7 +391,9 @@ class Tiles(Nest):
         if prefetch == PANEL_CACHE and self._asks_for_panels(plan):
             ask_for_panels(s, self.anchor, self.roles, plan.tile)
         else:
-            s.prefetch(self.roles.panel, self.stream_ahead, prefetch)
+            lanes = min(plan.tile.lanes, self.facts.vector)
+            ahead = self.facts.itemsize * lanes if lanes < self.facts.row_length else self.stream_ahead
+            s.prefetch(self.roles.panel, ahead, prefetch)
 
     def _asks_for_panels(self, plan: Plan) -> bool:
         """Whether each tile of rows asks for a part of the next panel, rather than for what comes soon."""
@@ -441,13 +447,6 @@ def _panel_width(block: Block, roles: Roles) -> int:
             case _:
                 pass
     return 0
-
-
-def _may_pack(program: Program, roles: Contraction) -> bool:
-    """Whether the panel comes from a row-major matrix at run time."""
-    if roles.rows is None or not roles.panel_is_contiguous or roles.panels is not None:
-        return False
-    return any(p.name == roles.panel and len(p.shape) == 2 for p in program.params)
 
 
 def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:

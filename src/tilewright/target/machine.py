@@ -126,6 +126,10 @@ class Machine:
     """Bytes per cycle of sequential reads from memory."""
     apart_bytes: float = 6.0
     """The same for panels wider than the tile, whose rows are not read sequentially."""
+    near_piece: float = 5.0
+    """Cycles until a piece of a row comes from the third cache, if the pieces of a strip are apart, and asked for."""
+    far_piece: float = 40.0
+    """The same from memory. (Granite Rapids, measured.)"""
     near_bytes: float = 24.0
     """Bytes per cycle of a kernel whose data fit in a core's own cache."""
     far_bytes: float = 10.0
@@ -169,6 +173,8 @@ class Machine:
     nearer in cache."""
     sum_by_rows: float = 1.6
     """Relative slowdown of sums over channels in plain layout with full rows, compared with full blocks."""
+    tap_by_rows: float = 1.1
+    """The same for a single tap at each position: rows are read as they lie."""
     sum_by_strides: float = 0.3
     """The same for each step of the stride along rows beyond the first: lanes are permuted, or gathered."""
     groups_by_rows: float = 1.2

@@ -128,6 +128,8 @@ class Facts:
     """The preceding values that might be stored in blocks."""
     cut_off: frozenset[Value] = frozenset()
     """Floats that become integers: they may be exact, and an error of one bit would make another integer of them."""
+    outside: frozenset[Value] = frozenset()
+    """What comes into the graph or leaves it: it is plain."""
     wide: Blocks | None = None
     """How wide blocks of channels are, if not all are as wide as a register."""
 

@@ -83,7 +83,9 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     by_taps = 1.0
     if points(weight.shape[2:]) > machine.unrolled_taps:  # else what several taps read is read once, and permuted
         by_taps += machine.window_by_strides * (_last_stride(node) - 1)
-    by_rows = machine.element_by_rows * by_taps if own else machine.sum_by_rows * strided * grouped
+    is_tap = points(weight.shape[2:]) == 1 and strided == 1.0 and bool(facts.outside.intersection((data, result)))
+    summed = machine.tap_by_rows if is_tap else machine.sum_by_rows * strided
+    by_rows = machine.element_by_rows * by_taps if own else summed * grouped
     yield Way(
         AS_IT_IS, cycles * by_rows * _filled_rows(result, target), reads=Reads.PLAIN if own else Reads.AS_THEY_ARE
     )

@@ -33,10 +33,12 @@ class FlatPositions:
         if found is None:
             return
         alone = replace(facts, constants={**facts.constants, found.weight: found.taps}, may_be_blocked=set[Value]())
-        # Elementwise operators after it do not share its kernel: they read and write the result once more.
-        result, machine = node.outputs[0], facts.target.machine
-        moved = Work(0, 0, 2 * result.dtype.itemsize * points(result.shape))
-        more = machine.kernel_start + pass_cycles(moved, facts.target)
+        if facts.outside.intersection((node.inputs[0], node.outputs[0])):
+            alone = replace(alone, outside=frozenset(found.convolution.outputs))
+        result, machine, more = node.outputs[0], facts.target.machine, 0.0
+        if result not in facts.outside:  # elementwise operators that follow have a kernel of their own
+            moved = Work(0, 0, 2 * result.dtype.itemsize * points(result.shape))
+            more = machine.kernel_start + pass_cycles(moved, facts.target)
         for way in alone.ways(found.convolution):
             if not way.is_blocked and way.make is None:
                 cycles, make = way.cycles + more, partial(_make, found, way)

@@ -38,6 +38,9 @@ class GroupByGroup:
         cut = [value for value in node.inputs if value is not None and value not in facts.constants]
         known = {value: array for part in parts for value, array in part.constants.items()}
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
+        if facts.outside.intersection((node.inputs[0], result)):
+            plain = (value for part in parts for value in (part.convolution.inputs[0], *part.convolution.outputs))
+            alone = replace(alone, outside=facts.outside.union(value for value in plain if value is not None))
         best = min(alone.ways(parts[0].convolution), key=lambda way: way.cycles)
         own = [_named(best.name, alone.ways(part.convolution)) for part in parts]
         copied = [*cut, result, *[result] * best.is_blocked]  # cut, joined, and brought to rows before

@@ -28,7 +28,7 @@ from tilewright.passes.precision import narrow
 from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
-    *(DIRECT, INSIDE_TAPS, FLAT_POSITIONS, GROUP_BY_GROUP, AXIS_BY_AXIS),
+    *(FLAT_POSITIONS, DIRECT, INSIDE_TAPS, GROUP_BY_GROUP, AXIS_BY_AXIS),
     *(TAPS_IN_ROWS, PLACES_IN_ROWS, BYTE_PLACES_IN_ROWS, WHOLE_CHANNELS, JOINED_GROUPS),
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, TAP_PRODUCTS, F2, F3, F4),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
@@ -60,7 +60,8 @@ def facts_of(
     stored, casts = narrow(graph, precision, target), [node for node in graph.nodes if node.op == _CAST]
     cut_off = frozenset(v for node in casts for v in node.inputs if v and v.dtype.is_float and not _is_float(node))
     wide = blocks_of(graph, stored, target)
-    return Facts(graph.constants, graph.names(), target, math, alternatives, stored, cut_off=cut_off, wide=wide)
+    own = {"cut_off": cut_off, "outside": frozenset((*graph.inputs, *graph.outputs))}
+    return Facts(graph.constants, graph.names(), target, math, alternatives, stored, wide=wide, **own)
 
 
 _CAST = require("Cast")

@@ -34,6 +34,8 @@ class TapProducts:
         if found is None:
             return
         alone = replace(facts, constants={**facts.constants, found.weight: found.rows}, may_be_blocked=set[Value]())
+        if node.inputs[0] in facts.outside:
+            alone = replace(alone, outside=facts.outside.union(found.product.outputs))
         moving = _moving(found.product.outputs[0], facts.target)
         plain = [replace(way, cycles=way.cycles + moving * way.is_blocked) for way in alone.ways(found.product)]
         best = min(plain, key=lambda way: way.cycles)
