@@ -112,6 +112,8 @@ def test_rows_of_tiles_are_whole() -> None:
         compiled = tilewright.compile(Window(channels, 64, size).model(), target=UNIT)
         called = "".join(str(kernel.schedule.program) for kernel in compiled.compiled.kernels)
         assert f"{words}_4_" in called, channels
+        # Rows of 60 bytes lie in two lines, and take long to load: for 16 columns each would be loaded twice as often.
+        assert channels != 80 or re.search("tdpbusd_s64_(32|64)_r3_60", called)
 
 
 def test_all_places_are_rows_where_a_row_of_them_is_short() -> None:
