@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
-from tilewright.base.dtypes import bf16, f32
+from tilewright.base.dtypes import bf16, f32, i32
 from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
@@ -151,7 +151,7 @@ def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> 
         product = nest.product(choice)
         assert product is not None, "a population has allowed choices"
         loads = _panel_loads(nest, product, choice, target) if are_bytes else None
-        one[place] = product_cycles(product, facts.reduction, target, loads)
+        one[place] = product_cycles(product, facts.reduction, target, loads, facts.row_bytes)
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
     cycles = facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
@@ -164,7 +164,7 @@ def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> 
 
 
 _LINE = 64
-"""Bytes that are asked for at a time."""
+"""Bytes that are asked for at a time, and of a row of a tile."""
 
 
 def _panel_loads(
@@ -191,20 +191,28 @@ def _panel_loads(
 
 
 def product_cycles(
-    product: TileProduct, steps: int, target: Target, panels: tuple[float, float] | None = None
+    product: TileProduct, steps: int, target: Target, panels: tuple[float, float] | None = None, row_bytes: int = 0
 ) -> float:
     """Cycles of one product by a matrix unit, of operands in the first cache; ``steps``: groups of its reduction;
-    ``panels``: cycles to load a tile of the right one, for the first block of rows and for others."""
+    ``panels``: cycles to load a tile of the right one, for the first block of rows and for others; ``row_bytes``:
+    between rows of the left one, 0 if these are whole lines."""
     machine, columns, total = target.machine, product.column_tiles, 0.0
+    across = machine.matrix_split * _share_across(row_bytes, product.at_once * i32.itemsize)
     first, again = panels or (machine.matrix_load, machine.matrix_load)
     for number, (blocks, heights) in enumerate(product.row_blocks):
         multiplied = columns * sum(max(machine.matrix_row * height, machine.matrix_least) for height in heights)
         sums = (machine.matrix_store + machine.matrix_load) * len(heights) * columns
         for count, load in ((1, first), (blocks - 1, again)) if number == 0 else ((blocks, again),):
-            step = max(multiplied, machine.matrix_load * len(heights) + load * columns)
+            step = max(multiplied, machine.matrix_load * len(heights) + across * sum(heights) + load * columns)
             total += product.column_blocks * count * (steps // product.at_once * step + sums)
         total += machine.matrix_start
     return total
+
+
+def _share_across(row_bytes: int, width: int) -> float:
+    """The share of rows of ``width`` bytes, at multiples of ``row_bytes`` and of the width, that lie in two lines."""
+    step = gcd(row_bytes, width, _LINE)
+    return (width - step) / _LINE if row_bytes else 0.0
 
 
 def attention_cycles(nest: AttentionTiles, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:

@@ -178,8 +178,12 @@ class TileProduct:
     @property
     def at_once(self) -> int:
         """The steps of an instruction: as many as are a part of all."""
-        steps = self.extents[self.steps]
-        return next(count for count in range(min(self.unit.steps, steps), 0, -1) if steps % count == 0)
+        return steps_at_once(self.extents[self.steps], self.unit)
+
+
+def steps_at_once(steps: int, unit: TileUnit) -> int:
+    """The steps of an instruction of ``unit``, of so many: as many as are a part of all."""
+    return next(count for count in range(min(unit.steps, steps), 0, -1) if steps % count == 0)
 
 
 # Names ---------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,10 @@ from tilewright.symbolic.expr import Binary, Const, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 
+_TOGETHER = 2
+"""Rows of a tile from memory that an epilogue computes at a time: each is a chain of instructions, which wait for one
+another."""
+
 
 class Order(Enum):
     """The order of the loops around register tiles, outermost first, which decides which operand stays in cache."""
@@ -180,6 +184,9 @@ def _finish_tile(s: Schedule, epilogue: BlockRef, at: LoopRef, made: str, writte
         own[-1:] = _by_blocks(s, epilogue, own[-1], made)
     for loop in own[:-1] if written_out else ():
         s.unroll(loop)
+    if not written_out and len(own) > 1 and extent_of(s, own[-2]) % _TOGETHER == 0:
+        *_, inner = s.split(own[-2], (None, _TOGETHER))
+        s.unroll(inner)
     if own:
         s.vectorize(own[-1])
 

@@ -72,6 +72,8 @@ class Machine:
     """Cycles to load a tile from the first cache: 16 rows, two at a time."""
     matrix_far_load: float = 35.0
     """The same from the second cache. (Granite Rapids, measured.)"""
+    matrix_split: float = 1.8
+    """Cycles that a row of a tile takes more if it lies in two lines. (Granite Rapids, measured.)"""
     matrix_part: float = 1.2
     """Relative time to get weights from beyond the second cache, of which a tile reads a part of each row: nothing
     foresees that. (Granite Rapids, measured.)"""

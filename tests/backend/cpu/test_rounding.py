@@ -6,12 +6,17 @@ import pytest
 from numpy.typing import NDArray
 
 import tilewright
+from tilewright import te
 from tilewright.backend.cpu.image import assembly, listing
-from tilewright.base.dtypes import f32, u8
+from tilewright.base.dtypes import DType, f32, i8, u8
 from tilewright.cost.analytic import schedule
+from tilewright.kernels.schedules import ref
 from tilewright.loops.lower import lower
+from tilewright.loops.program import Program
 from tilewright.ops.operator import require
 from tilewright.schedule.schedule import Schedule
+from tilewright.schedule.tree import BlockRef, all_blocks, loops_of
+from tilewright.symbolic.expr import ONE
 from tilewright.target.target import Target
 from tilewright.tensor.build import placeholder
 
@@ -56,9 +61,44 @@ def test_quotients_are_rounded_as_divisions_are(kind: str) -> None:
         np.testing.assert_array_equal(found, expected, err_msg=f"scale {scale}, zero point {zero}")
 
 
+def quantized(rows: int, dtype: DType) -> Program:
+    x, scale, zero = placeholder((rows, COUNT), f32, "x"), placeholder((), f32, "s"), placeholder((), dtype, "z")
+    return lower(require("QuantizeLinear").apply([x, scale, zero], {}))
+
+
 def quantizing() -> Schedule:
-    x, scale, zero = placeholder((64, COUNT), f32, "x"), placeholder((), f32, "s"), placeholder((), u8, "z")
-    return schedule(Schedule(lower(require("QuantizeLinear").apply([x, scale, zero], {}))), V3)
+    return schedule(Schedule(quantized(64, u8)), V3)
+
+
+def in_lanes(lanes: int, dtype: DType) -> Schedule:
+    s = Schedule(quantized(1, dtype))
+    (row,) = [loop for loop in loops_of(s.program, BlockRef(all_blocks(s.program.body)[0].name)) if loop.extent != ONE]
+    _, inner = s.split(ref(row), (None, lanes))
+    s.vectorize(inner)
+    return s
+
+
+@pytest.mark.parametrize("dtype", [u8, i8])
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_bytes_of_several_vectors_are_those_of_each(lanes: int, dtype: DType) -> None:
+    run, random = te.build(in_lanes(lanes, dtype)), np.random.default_rng(lanes)
+    for scale in scales(random)[:40:3]:
+        with np.errstate(all="ignore"):
+            x = near_halves(scale, random)
+            zero = np.array(random.integers(int(dtype.min), int(dtype.max), endpoint=True), dtype.numpy)
+            steps = np.rint(x / scale) + zero.astype(np.float32)
+            expected = np.where(np.isnan(steps), 0, np.clip(steps, int(dtype.min), int(dtype.max))).astype(dtype.numpy)
+        found = run(x[None], np.array(scale), zero)
+        np.testing.assert_array_equal(found[0], expected, err_msg=f"scale {scale}, zero point {zero}")
+
+
+def test_vectors_are_put_together_where_the_processor_does_that() -> None:
+    wide, narrow = Target.parse("x86_64,znver4"), V3
+    for lanes, dtype, name in ((64, u8, "vpackuswb"), (32, i8, "vpacksswb")):
+        program = in_lanes(lanes, dtype).program
+        assert f"\t{name}" in assembly(program, wide) and "\tvpmovdb" not in assembly(program, wide)
+        assert "cvtps2dq.512" not in listing(program, narrow)
+    assert "cvtps2dq.512" not in listing(in_lanes(16, u8).program, wide)
 
 
 def test_vectors_are_not_divided_where_products_and_sums_are_rounded_once() -> None:

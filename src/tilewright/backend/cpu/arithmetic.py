@@ -67,10 +67,11 @@ class _MathEmitter:
 class ArithmeticEmitter(LaneEmitter):
     """Emits operations into one function."""
 
-    def __init__(self, text: FunctionText, *, halves: Halves = Halves.CONVERTED) -> None:
-        """``halves``: what the processor does with f16."""
+    def __init__(self, text: FunctionText, *, halves: Halves = Halves.CONVERTED, packs: bool = False) -> None:
+        """``halves``: what the processor does with f16; ``packs``: whether it puts vectors of 512 bits in one."""
         super().__init__(text)
         self.halves = halves
+        self.packs = packs
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """``a * b + c``, with one rounding if the machine has the instruction."""

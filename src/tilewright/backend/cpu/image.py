@@ -14,6 +14,7 @@ from tilewright.backend.cpu.checks import Site
 from tilewright.backend.cpu.halves import Halves, halves_of
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
+from tilewright.backend.cpu.packs import FEATURE as PACKING
 from tilewright.backend.cpu.regions import RegionText
 from tilewright.backend.cpu.statements import Module
 from tilewright.backend.cpu.support import DECLARATIONS, support_text
@@ -98,16 +99,20 @@ def kernel_text(
     rounds_to_bfloat: bool = False,
     halves: Halves = Halves.CONVERTED,
     fuses: bool = False,
+    packs: bool = False,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
     indices.
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
     several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``,
-    ``fuses`` (multiply-adds): whether the processor does, by an instruction; ``halves``: what it does with f16.
+    ``fuses`` (multiply-adds), ``packs`` (vectors, as bytes): whether the processor does, by an instruction; ``halves``:
+    what it does with f16.
     """
     reports = checks is Checks.ON
-    module = Module(checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, halves=halves, fuses=fuses)
+    module = Module(
+        checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, halves=halves, fuses=fuses, packs=packs
+    )
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
     return KernelText(_assemble(module), info, tuple(module.sites), regions)
@@ -143,6 +148,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
                 rounds_to_bfloat=rounds_to_bfloat(target),
                 halves=halves_of(target),
                 fuses=fuses(target),
+                packs=packs(target),
             )
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
@@ -203,7 +209,8 @@ def assembly(program: Program, target: Target) -> str:
 def listing(program: Program, target: Target) -> str:
     """The LLVM IR of one kernel, to read."""
     rounds, halves = rounds_to_bfloat(target), halves_of(target)
-    return kernel_text(program, rounds_to_bfloat=rounds, halves=halves, fuses=fuses(target)).text
+    made = kernel_text(program, rounds_to_bfloat=rounds, halves=halves, fuses=fuses(target), packs=packs(target))
+    return made.text
 
 
 def rounds_to_bfloat(target: Target) -> bool:
@@ -214,6 +221,11 @@ def rounds_to_bfloat(target: Target) -> bool:
 def fuses(target: Target) -> bool:
     """Whether ``target`` rounds a product and a sum once."""
     return target.has("fma") or target.arch is Architecture.AARCH64
+
+
+def packs(target: Target) -> bool:
+    """Whether ``target`` puts vectors of 512 bits in one, of narrower numbers."""
+    return target.has(PACKING)
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:

@@ -88,6 +88,7 @@ class Region:
     rounds_to_bfloat: bool
     halves: Halves
     fuses: bool
+    packs: bool
 
 
 @dataclass(frozen=True, slots=True)

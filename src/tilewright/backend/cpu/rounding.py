@@ -7,6 +7,7 @@ addition rounds it to even: beside 1.5 * 2^23, numbers of f32 are 1 apart, and t
 from dataclasses import dataclass
 
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
+from tilewright.backend.cpu.packs import is_packed, packed_bytes
 from tilewright.backend.cpu.values import Value, literal
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
@@ -42,6 +43,8 @@ def dequantized_sum(expr: Expr) -> tuple[Expr, Expr] | None:
 def rounded_to_byte(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | None = None) -> Value:
     """``value`` (f32), divided by ``divisor``, rounded to even, plus ``zero``, saturated to the dtype of ``zero``; NaN
     becomes 0."""
+    if is_packed(ops, value):
+        return packed_bytes(ops, _quotient(ops, value, zero, divisor, has_least=False), zero)
     return ops.binary(BinaryOp.ADD, ops.cast(ops.bits(_beside(ops, value, zero, divisor)), zero.dtype), zero)
 
 
@@ -51,7 +54,14 @@ def rounded_to_steps(ops: ArithmeticEmitter, value: Value, zero: Value, divisor:
 
 
 def _beside(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | None) -> Value:
-    """``value``, divided and saturated to what gives bytes, and added to the large number.
+    """``value``, divided and saturated to what gives bytes, and added to the large number."""
+    quotient = _quotient(ops, value, zero, divisor, has_least=True)
+    return ops.binary(BinaryOp.ADD, quotient, literal(_ROUNDING, dtypes.f32))
+
+
+def _quotient(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | None, *, has_least: bool) -> Value:
+    """``value``, divided, and saturated to what gives bytes: to the least, too, if it ``has_least``; then NaN becomes
+    the least unsigned byte, too.
 
     Operands of a division are saturated before it: at the limits times the divisor, quotients are so near to the limits
     that they are rounded to them.
@@ -66,10 +76,10 @@ def _beside(ops: ArithmeticEmitter, value: Value, zero: Value, divisor: Value | 
         least, most, neutral = (ops.binary(BinaryOp.MUL, end, quotient.divisor) for end in (least, most, neutral))
     if dtype.is_signed:
         value = ops.select(ops.unary(UnaryOp.ISNAN, value), neutral, value)
-    value = ops.select(ops.binary(BinaryOp.GT, value, least), value, least)  # NaN becomes the least
-    value = ops.select(ops.binary(BinaryOp.LT, value, most), value, most)
-    value = value if quotient is None else quotient.of(ops, value)
-    return ops.binary(BinaryOp.ADD, value, literal(_ROUNDING, dtypes.f32))
+    if has_least:
+        value = ops.select(ops.binary(BinaryOp.GT, value, least), value, least)
+    value = ops.select(ops.binary(BinaryOp.LT, most, value), most, value)
+    return value if quotient is None else quotient.of(ops, value)
 
 
 _EXPONENT = 0xFF << 23
@@ -103,14 +113,12 @@ class _Quotient:
     def of(self, ops: ArithmeticEmitter, scaled: Value) -> Value:
         """``scaled`` (times the factor, and of moderate size), divided.
 
-        The product with the reciprocal, corrected twice by the remainder, which a fused multiply-add computes exactly,
-        is rounded correctly (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor",
-        1990).
+        The product with the reciprocal in two numbers is one of both neighbours of the quotient. Corrected by the
+        remainder, which a fused multiply-add computes exactly, it is rounded correctly (Markstein, "Computation of
+        elementary functions on the IBM RISC System/6000 processor", 1990).
         """
-        reciprocal = ops.binary(BinaryOp.DIV, literal(1.0, dtypes.f32), self.divisor)
-        opposite = ops.unary(UnaryOp.NEG, self.divisor)
-        quotient = ops.binary(BinaryOp.MUL, scaled, reciprocal)
-        for _ in range(2):
-            remainder = ops.fused(opposite, quotient, scaled)
-            quotient = ops.fused(remainder, reciprocal, quotient)
-        return quotient
+        one, opposite = literal(1.0, dtypes.f32), ops.unary(UnaryOp.NEG, self.divisor)
+        reciprocal = ops.binary(BinaryOp.DIV, one, self.divisor)
+        rest = ops.binary(BinaryOp.MUL, ops.fused(opposite, reciprocal, one), reciprocal)
+        quotient = ops.fused(scaled, reciprocal, ops.binary(BinaryOp.MUL, scaled, rest))
+        return ops.fused(ops.fused(opposite, quotient, scaled), reciprocal, quotient)

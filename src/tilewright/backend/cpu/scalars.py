@@ -48,12 +48,14 @@ class ScalarEmitter:
         rounds_to_bfloat: bool = False,
         halves: Halves = Halves.CONVERTED,
         fuses: bool = False,
+        packs: bool = False,
     ) -> None:
         """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds; ``halves``: what
-        it does with f16; ``fuses``: whether it rounds a product and a sum once."""
+        it does with f16; ``fuses``: whether it rounds a product and a sum once; ``packs``: whether it makes bytes of
+        several vectors together."""
         self.text = text
         self.env = environment
-        self.ops = ArithmeticEmitter(text, halves=halves)
+        self.ops = ArithmeticEmitter(text, halves=halves, packs=packs)
         self.accesses = AccessEmitter(text, environment, self.ops)
         self._indices = indices
         self._checks = accesses

@@ -77,6 +77,8 @@ class Module:
     """What it does with f16."""
     fuses: bool = False
     """Whether the processor rounds a product and a sum once."""
+    packs: bool = False
+    """Whether it makes bytes of several vectors together."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -131,6 +133,7 @@ class StatementEmitter:
             rounds_to_bfloat=module.rounds_to_bfloat,
             halves=module.halves,
             fuses=module.fuses,
+            packs=module.packs,
         )
         self._crossings = ByIdentity[Crossing | None]()
 
@@ -362,7 +365,7 @@ class StatementEmitter:
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
         known = tuple(state.bounds.items()), tuple(state.offsets.items())
-        has = module.rounds_to_bfloat, module.halves, module.fuses
+        has = module.rounds_to_bfloat, module.halves, module.fuses, module.packs
         region = Region(name, loop, captures, *known, *has)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
@@ -402,7 +405,9 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    module = Module(rounds_to_bfloat=region.rounds_to_bfloat, halves=region.halves, fuses=region.fuses)
+    module = Module(
+        rounds_to_bfloat=region.rounds_to_bfloat, halves=region.halves, fuses=region.fuses, packs=region.packs
+    )
     return replace(_outlined(region, module, refuse), is_alone=True)
 
 

@@ -9,6 +9,7 @@ from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import Alternative, Facts
 from tilewright.passes.alternatives.attention import IN_BLOCKS, IN_TILES, WITH_SCORES
 from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
+from tilewright.passes.alternatives.byte_rows import BYTE_ROWS
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.alternatives.flat_positions import FLAT_POSITIONS
 from tilewright.passes.alternatives.group_by_group import GROUP_BY_GROUP
@@ -29,7 +30,8 @@ from tilewright.target.target import Target
 
 BUILT_IN: tuple[Alternative, ...] = (
     *(FLAT_POSITIONS, DIRECT, INSIDE_TAPS, GROUP_BY_GROUP, AXIS_BY_AXIS),
-    *(TAPS_IN_ROWS, PLACES_IN_ROWS, BYTE_PLACES_IN_ROWS, WHOLE_CHANNELS, JOINED_GROUPS),
+    *(TAPS_IN_ROWS, PLACES_IN_ROWS, BYTE_PLACES_IN_ROWS, BYTE_ROWS, WHOLE_CHANNELS),
+    JOINED_GROUPS,
     *(INTERLEAVED_PHASES, SEPARATE_PHASES, TAP_PRODUCTS, F2, F3, F4),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS, IN_TILES),

@@ -18,6 +18,7 @@ from tilewright.ops.place_convolution import lines
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
 from tilewright.passes.blocks import Blocks, Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
+from tilewright.target.target import Target
 
 _CONVOLUTION, _PLACES = require("Conv"), require("PlaceConv")
 _BYTES, _BYTE_PLACES = require("BlockedDotConvolution"), require("PlaceDotConvolution")
@@ -54,7 +55,7 @@ class BytePlacesInRows:
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         found = _problem_of_bytes(node, facts)
         for problem in () if found is None else found.variants(_FEW_BETWEEN_BYTES):
-            name, make = f"{problem.kind}{self.name}", partial(_make_bytes, problem)
+            name, make = f"{problem.kind}{self.name}", partial(_make_bytes, problem, _row_of(facts.target))
             yield Way(name, is_blocked=True, reads=Reads.BLOCKED, make=make)
 
 
@@ -156,9 +157,31 @@ def _problem_of_bytes(node: Node, facts: Facts) -> _Problem | None:
     return found if are_short and not is_single and min(pads) >= 0 else None
 
 
-def _make_bytes(problem: _Problem, node: Node, building: Building) -> None:
+def _row_of(target: Target) -> int:
+    """The words of bytes that fill a row of a tile."""
+    unit = tile_unit(target, u8, i8)
+    assert unit is not None, "see `_problem_of_bytes`"
+    return unit.steps
+
+
+def _make_bytes(problem: _Problem, row: int, node: Node, building: Building) -> None:
+    data, weight, *around = node.inputs
+    assert weight is not None, "a convolution has a weight"
+    packed = building.weight(weight, ("in rows", row), partial(_in_whole_rows, row))
     attributes = {**problem.moves, "filters": dict(node.attributes)["filters"]}
-    building.add(_BYTE_PLACES, node.inputs, node, "", attributes, Reads.BLOCKED)
+    building.add(_BYTE_PLACES, [data, packed, *around], node, "", attributes, Reads.BLOCKED)
+
+
+def _in_whole_rows(row: int, weight: Array) -> Array:
+    """``[F/lanes, C/width, kernel..., width/4, lanes, 4]`` with blocks of as many channels as fill a row, and zeros
+    for those that are missing: places are copied anyway."""
+    words = weight.shape[-3]
+    if row % words:
+        return weight
+    whole = np.pad(weight, [(0, 0), (0, -weight.shape[1] % (row // words)), *((0, 0) for _ in weight.shape[2:])])
+    split = whole.reshape(whole.shape[0], -1, row // words, *whole.shape[2:])
+    joined = np.moveaxis(split, 2, -4)
+    return np.ascontiguousarray(joined.reshape(*joined.shape[:-4], row, *joined.shape[-2:]))
 
 
 def _cycles(problem: _Problem, node: Node, facts: Facts) -> float:
