@@ -24,7 +24,7 @@ def opened(module: object, example: object, axes: dict[int, str] | None) -> tile
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [(6, 4), (1, 3), (7, 7)])
+@pytest.mark.parametrize("after", [(6, 4), (1, 3), (7, 7), (1, 1)])
 def test_adaptive_pooling_of_any_size(after: tuple[int, int]) -> None:
     """Parts that overlap, that do not, and that are larger than the whole."""
     module = torch.nn.AdaptiveAvgPool2d(after)
@@ -45,6 +45,16 @@ def test_sizes_that_pytorch_can_not_solve_for() -> None:
     for size in ((64, 96), (96, 128), (224, 63)):
         x = networks.random(1, 3, *size)
         np.testing.assert_allclose(model(x).numpy(), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of PyTorch, about itself
+@pytest.mark.parametrize(("after", "is_traced_anew"), [(1, False), ((1, 1), False), ((1, 3), True), (2, True)])
+def test_a_program_is_traced_anew_only_if_it_has_operators_that_matter(after: object, *, is_traced_anew: bool) -> None:
+    """Means, which most networks of images end with, the exporter writes for all sizes."""
+    decompositions = pytest.importorskip("tilewright.frontend.pytorch.decompositions")
+    module, axes = torch.nn.AdaptiveAvgPool2d(after), dict.fromkeys(IMAGE, torch.export.Dim.DYNAMIC)
+    program = torch.export.export(module, (networks.random(2, 3, 5, 9),), dynamic_shapes=(axes,))
+    assert (decompositions.decomposed(program) is not program) == is_traced_anew
 
 
 class Nearest(torch.nn.Module):
