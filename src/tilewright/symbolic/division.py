@@ -203,7 +203,8 @@ class Division:
         return self.divide(self.divide(x, b).quotient, c).remainder
 
     def recombined(self, a: Polynomial) -> Polynomial:
-        """``a`` with digits recombined: ``(x // k)*k + x % k`` is ``x``; ``x - (x // k)*k`` is ``x % k``."""
+        """``a`` with digits recombined: ``(x // k)*k + x % k`` is ``x``; ``x - (x // k)*k`` is ``x % k``, and
+        ``x - x % k`` is ``(x // k)*k``."""
         atoms = _division_atoms(a)
         if not atoms or len(a) == 1:
             return a
@@ -227,6 +228,9 @@ class Division:
         whole = multiply(multiply(factor, k), self._quotient_of(atom).quotient)
         if _is_within(whole, a) and self._prover.nonnegative(shifted(k, -1)):
             return combine(combine(combine(a, whole, -1), {monomial: a[monomial]}, -1), multiply(factor, x))
+        taken = scaled(multiply(factor, x), -1)
+        if _is_within(taken, a) and self._prover.nonnegative(shifted(k, -1)):
+            return combine(combine(combine(a, taken, -1), {monomial: a[monomial]}, -1), whole, -1)
         for other_monomial, other in atoms:
             if other.op is BinaryOp.MOD and a[other_monomial] and other is not atom:
                 merged = self._merge_digits(a, (monomial, atom), (other_monomial, other))
