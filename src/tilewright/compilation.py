@@ -1,8 +1,7 @@
 """The stages of a compilation; ``driver`` adds the search for a better graph."""
 
 import re
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -13,7 +12,7 @@ from tilewright.backend.cpu.image import main_for
 from tilewright.base.arrays import own
 from tilewright.base.checks import Checks
 from tilewright.base.dtypes import DType
-from tilewright.base.errors import BadProgram, ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
+from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.names import RESERVED, Names, identifier, readable
 from tilewright.base.numerics import Math, Precision
@@ -40,6 +39,7 @@ from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
 from tilewright.passes.shared_weights import share_weights
+from tilewright.passes.sources import sizes_named, source_of, unsupported
 from tilewright.passes.weights import keep_weights
 from tilewright.passes.widen import widen
 from tilewright.runtime.executable import Executable
@@ -48,7 +48,6 @@ from tilewright.runtime.memory import aligned_array
 from tilewright.schedule.index_map import IndexMap
 from tilewright.schedule.schedule import Schedule
 from tilewright.superopt.search.result import Applied, LeftOut
-from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, given_name
 from tilewright.target.target import Target
 from tilewright.tune.recorded import Recorded
@@ -311,14 +310,14 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
         len(constants),
         options.checked,
         options.checks,
-        lambda call, origin: _place(groups[call], origin),
+        lambda call, origin: source_of(groups[call], origin),
         singles={kernel.program.name: kernel.single.program for kernel in kernels if kernel.single is not None},
     )
     try:
         code = options.backend.emit(main, programs, options.target, emission)
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
-        raise UnsupportedModel(f"{_sources(group)}: {_explained(error.reason, graph)}") from error
+        raise unsupported(group, error.reason, graph) from error
     return _Planned(choices, laid_out, tuple(kernels), constants, main, code)
 
 
@@ -372,7 +371,7 @@ def _schedule_all(
         try:
             kernel = lowering.kernel(group)
         except Unsupported as error:
-            raise UnsupportedModel(f"{_sources(group)}: {_explained(str(error), laid_out.graph)}") from error
+            raise unsupported(group, str(error), laid_out.graph) from error
         pairs = zip(kernel.program.params, kernel.arguments, strict=True)
         constant = tuple(parameter.name for parameter, value in pairs if value in laid_out.graph.constants)
         # Only what was tuned stores constants otherwise, and so depends on which these are.
@@ -380,7 +379,7 @@ def _schedule_all(
         known = kernels.get(key)
         if known is None:
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
-            with _sizes_of(group):
+            with sizes_named(group):
                 known = _scheduled(named, constant, options.target, services.tuned)
                 single = lowering.single(group, kernel)
                 if single is not None:
@@ -408,35 +407,6 @@ def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned
     if found is None:
         return ScheduledKernel(naive, schedule(naive, target), (), constants)
     return ScheduledKernel(known, found.schedule, (), constants, found.microseconds, found.simulated)
-
-
-def _explained(reason: str, graph: Graph) -> str:
-    """``reason``, the text of a kernel's error, with the model's names of the run-time extents in it."""
-    named = [e for e in graph.extents if e.label and re.search(rf"\b{re.escape(e.name)}\b", reason)]
-    called = ", ".join(f"{extent.name} is the model's `{given_name(extent)}`" for extent in named)
-    return f"{reason} ({called})" if called else reason
-
-
-@contextmanager
-def _sizes_of(group: Group) -> Generator[None]:
-    """Sizes that are beyond all numbers for usual extents get their place in the model."""
-    try:
-        yield
-    except BadProgram as error:
-        raise BadProgram(f"{_sources(group)}: {error}; compute smaller sizes there") from error
-
-
-def _sources(group: Group) -> str:
-    """The nodes of the user's model that a group computes, as text."""
-    return ", ".join(dict.fromkeys(node.source or node.op.name for node in group.nodes))
-
-
-def _place(group: Group, origin: Origin) -> str:
-    """The node of the user's model that reads indices, and its operand."""
-    nodes = [node for node in group.nodes if node.op.name == origin.operator]
-    if origin.number >= len(nodes):
-        return f"{_sources(group)}: {origin}"
-    return f"{nodes[origin.number].source or origin.operator}: {origin.operand}"
 
 
 def _packings(value: Value, kernel: Kernel, layout: str) -> tuple[IndexMap, ...]:

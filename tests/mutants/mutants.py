@@ -688,6 +688,13 @@ MUTANTS = (
         ("tests/symbolic/test_division_digits.py",),
     ),
     Mutant(
+        "simplifier: numbers and their negatives have the same remainder",
+        "symbolic/division.py",
+        "for same in (x, scaled(x, -1)) if constant_of(k) == _TWO else (x,):",
+        "for same in (x, scaled(x, -1)):",
+        ("tests/symbolic/test_simplify.py",),
+    ),
+    Mutant(
         "a guard is solved one off",
         "symbolic/solve.py",
         "shifted(_floor(least, -coefficient, prover), 1)",

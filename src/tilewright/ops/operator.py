@@ -13,7 +13,7 @@ from typing import TypeAlias, TypeVar
 
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import BadProgram, InternalError
-from tilewright.symbolic.expr import Expr
+from tilewright.symbolic.expr import Const, Expr
 from tilewright.tensor.ir import Tensor
 
 Attribute: TypeAlias = (
@@ -40,6 +40,13 @@ def map_expressions(value: Attribute, change: Callable[[Expr], int | Expr]) -> A
         integers = [item for item in value if isinstance(item, int | Expr)]
         return tuple(change(item) if isinstance(item, Expr) else item for item in integers)
     return value
+
+
+def entries_of(attribute: Attribute, count: int, default: int) -> tuple[int, ...]:
+    """The entries of an attribute that a node may leave out; -1 in place of what is known only at run time."""
+    if not isinstance(attribute, tuple) or not attribute:
+        return (default,) * count
+    return tuple(int(str(entry)) if isinstance(entry, int | Const) else -1 for entry in attribute)
 
 
 Function: TypeAlias = Callable[..., Tensor | tuple[Tensor, ...]]

@@ -11,7 +11,7 @@ from math import prod
 import numpy as np
 
 from tilewright.graph import Array, Node, Value
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
 
 _PHASES, _CONVOLUTION, _FILTERS, _RESHAPE = map(require, ("PhaseConv", "Conv", "PhaseFilters", "Reshape"))
@@ -86,8 +86,9 @@ def transposed(node: Node, producers: Mapping[Value, Node]) -> Transposed | None
     if extents is None or kernel is None or spatial is None or 0 in (*extents, *kernel, *spatial):
         return None
     given, own = dict(node.attributes), dict(filters.attributes)
-    strides, dilations = _numbers(own["strides"]), _numbers(own["dilations"])
-    begins = _numbers(given["begins"]) if node.op == _PHASES else _begins(given["pads"], kernel, dilations)
+    strides, dilations = (entries_of(own[name], len(kernel), 1) for name in ("strides", "dilations"))
+    is_strided = node.op == _PHASES
+    begins = entries_of(given["begins"], len(kernel), 0) if is_strided else _begins(given["pads"], kernel, dilations)
     are_single = [extent == dilation == 1 for extent, dilation in zip(extents, dilations, strict=True)]
     strides = tuple(k if one else s for k, s, one in zip(kernel, strides, are_single, strict=True))
     found = Transposed(weight, kernel, strides, dilations, begins, extents, spatial)
@@ -97,10 +98,5 @@ def transposed(node: Node, producers: Mapping[Value, Node]) -> Transposed | None
 
 def _begins(pads: Attribute, kernel: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
     """Those of a transposed convolution without strides, which is a convolution with ``pads``."""
-    moves = zip(kernel, dilations, _numbers(pads), strict=False)
+    moves = zip(kernel, dilations, entries_of(pads, 2 * len(kernel), 0), strict=False)
     return tuple((k - 1) * dilation - before for k, dilation, before in moves)
-
-
-def _numbers(values: Attribute) -> tuple[int, ...]:
-    assert isinstance(values, tuple), "an entry for each dimension"
-    return tuple(int(str(value)) for value in values)

@@ -36,6 +36,10 @@ class Quotient(NamedTuple):
     remainder: Polynomial
 
 
+_TWO = 2
+"""Numbers and their negatives have the same remainder modulo 2."""
+
+
 class Division:
     """Division under ``bounds``. Results are cached."""
 
@@ -203,7 +207,8 @@ class Division:
         return self.divide(self.divide(x, b).quotient, c).remainder
 
     def recombined(self, a: Polynomial) -> Polynomial:
-        """``a`` with digits recombined: ``(x // k)*k + x % k`` is ``x``; ``x - (x // k)*k`` is ``x % k``."""
+        """``a`` with digits recombined: ``(x // k)*k + x % k`` is ``x``; ``x - (x // k)*k`` is ``x % k``, and
+        ``x - x % k`` is ``(x // k)*k``."""
         atoms = _division_atoms(a)
         if not atoms or len(a) == 1:
             return a
@@ -227,12 +232,26 @@ class Division:
         whole = multiply(multiply(factor, k), self._quotient_of(atom).quotient)
         if _is_within(whole, a) and self._prover.nonnegative(shifted(k, -1)):
             return combine(combine(combine(a, whole, -1), {monomial: a[monomial]}, -1), multiply(factor, x))
+        for same in (x, scaled(x, -1)) if constant_of(k) == _TWO else (x,):
+            rounded = self._rounded(a, monomial, factor, same, k)
+            if rounded is not None:
+                return rounded
         for other_monomial, other in atoms:
             if other.op is BinaryOp.MOD and a[other_monomial] and other is not atom:
                 merged = self._merge_digits(a, (monomial, atom), (other_monomial, other))
                 if merged is not None:
                     return merged
         return None
+
+    def _rounded(
+        self, a: Polynomial, monomial: Monomial, factor: Polynomial, x: Polynomial, k: Polynomial
+    ) -> Polynomial | None:
+        """``x % k - x`` is ``-(x // k)*k``, which rounds up where ``x`` is negative."""
+        taken = scaled(multiply(factor, x), -1)
+        if not _is_within(taken, a) or not self._prover.nonnegative(shifted(k, -1)):
+            return None
+        rest = combine(combine(a, taken, -1), {monomial: a[monomial]}, -1)
+        return combine(rest, multiply(multiply(factor, k), self.divide(x, k).quotient), -1)
 
     def _merge_digits(
         self, a: Polynomial, low: tuple[Monomial, Binary], high: tuple[Monomial, Binary]

@@ -10,6 +10,7 @@ import tilewright
 from tilewright.base.errors import BadFeed, InvalidModel
 from tilewright.base.settings import Settings
 from tilewright.frontend.onnx.read.noted_sizes import Form
+from tilewright.specialize import SpecializingModel
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -24,7 +25,7 @@ def opened(module: object, example: object, axes: dict[int, str] | None) -> tile
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [(6, 4), (1, 3), (7, 7)])
+@pytest.mark.parametrize("after", [(6, 4), (1, 3), (7, 7), (1, 1)])
 def test_adaptive_pooling_of_any_size(after: tuple[int, int]) -> None:
     """Parts that overlap, that do not, and that are larger than the whole."""
     module = torch.nn.AdaptiveAvgPool2d(after)
@@ -45,6 +46,16 @@ def test_sizes_that_pytorch_can_not_solve_for() -> None:
     for size in ((64, 96), (96, 128), (224, 63)):
         x = networks.random(1, 3, *size)
         np.testing.assert_allclose(model(x).numpy(), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of PyTorch, about itself
+@pytest.mark.parametrize(("after", "is_traced_anew"), [(1, False), ((1, 1), False), ((1, 3), True), (2, True)])
+def test_a_program_is_traced_anew_only_if_it_has_operators_that_matter(after: object, *, is_traced_anew: bool) -> None:
+    """Means, which most networks of images end with, the exporter writes for all sizes."""
+    decompositions = pytest.importorskip("tilewright.frontend.pytorch.decompositions")
+    module, axes = torch.nn.AdaptiveAvgPool2d(after), dict.fromkeys(IMAGE, torch.export.Dim.DYNAMIC)
+    program = torch.export.export(module, (networks.random(2, 3, 5, 9),), dynamic_shapes=(axes,))
+    assert (decompositions.decomposed(program) is not program) == is_traced_anew
 
 
 class Nearest(torch.nn.Module):
@@ -68,6 +79,33 @@ def test_nearest_elements_are_those_of_pytorch(
     for before in ((24, 40), (64, 17), (7, 82)) if is_open else ((24, 40),):
         x = networks.random(2, 3, *before)
         np.testing.assert_array_equal(model(x).numpy(), module(x).numpy())
+
+
+class Patches(torch.nn.Module):
+    """As Swin: windows of patches, padded to whole ones; then of pairs of these."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.by_windows(torch.nn.functional.avg_pool2d(x, 4))
+        x = torch.nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
+        return self.by_windows(x[:, :, 0::2, 0::2] + x[:, :, 1::2, 1::2])
+
+    @staticmethod
+    def by_windows(x: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        x = torch.nn.functional.pad(x, (0, -width % 7, 0, -height % 7))
+        windows = x.view(batch, channels, x.shape[2] // 7, 7, x.shape[3] // 7, 7)
+        windows = windows - windows.amax((3, 5), keepdim=True)
+        return windows.reshape(x.shape)[:, :, :height, :width]
+
+
+@pytest.mark.slow
+def test_padded_windows_of_patches_are_one_model() -> None:
+    module = Patches()
+    model = opened(module, networks.random(2, 3, 60, 92), IMAGE)
+    assert not isinstance(model, SpecializingModel)
+    for size in ((60, 92), (63, 97), (128, 45), (9, 12)):
+        x = networks.random(1, 3, *size)
+        np.testing.assert_allclose(model(x).numpy(), module(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
 class Windowed(torch.nn.Module):

@@ -8,12 +8,13 @@ writes as they are.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
+from torch.fx import Node
 
 Size = int | torch.SymInt
 _aten: Final = torch.ops.aten
@@ -22,10 +23,18 @@ _POWER_OF_TWO: Final = 0.5
 
 
 def decomposed(program: ExportedProgram) -> ExportedProgram:
-    """``program`` without these operators, where they matter."""
-    there = {node.target for node in program.graph.nodes}
+    """``program`` without these operators, where they matter: tracing a program anew may take minutes."""
+    there = {node.target for node in program.graph.nodes if not _is_mean(node)}
     table = {operator: function for operator, function in _TABLE.items() if operator in there}
     return program.run_decompositions(table) if table else program
+
+
+def _is_mean(node: Node) -> bool:
+    """Whether this is pooling to one place, which the exporter writes as a mean, for all sizes."""
+    if _TABLE.get(node.target) is not averaged:
+        return False
+    _, sizes = cast("tuple[object, Sequence[object]]", node.args)
+    return all(size == 1 for size in sizes)
 
 
 def averaged(data: Tensor, sizes: Sequence[Size]) -> Tensor:

@@ -28,7 +28,7 @@ from tilewright.ops.operator import require
 from tilewright.passes.blocks import Blocks, Reads
 from tilewright.passes.layout import Computed
 from tilewright.passes.precision import WIDE, Narrow
-from tilewright.symbolic.expr import Const, const
+from tilewright.symbolic.expr import const
 from tilewright.target.target import Target
 
 
@@ -251,13 +251,6 @@ class Building:
 
 Make: TypeAlias = Callable[[Node, Building], None]
 """Adds the nodes that compute a node, as ``Building.add`` does; the last one produces its results."""
-
-
-def entries_of(attribute: Attribute | None, count: int, default: int) -> tuple[int, ...]:
-    """The entries of an attribute that a node may leave out; -1 in place of what is known only at run time."""
-    if not isinstance(attribute, tuple) or not attribute:
-        return (default,) * count
-    return tuple(int(str(entry)) if isinstance(entry, int | Const) else -1 for entry in attribute)
 
 
 def computed(graph: Graph, chosen: Mapping[Value, Way], names: Names) -> Computed:

@@ -10,9 +10,9 @@ from functools import partial
 import numpy as np
 
 from tilewright.graph import Array, Node, Value, make_node
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
+from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.symbolic.expr import const
 
 

@@ -13,10 +13,10 @@ from tilewright.cost.work import Work
 from tilewright.graph import Array, Node
 from tilewright.kernels.matrix_tiles import MOST_ROWS
 from tilewright.kernels.tile_products import tile_unit
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.place_convolution import lines
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
+from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import Blocks, Reads, can_be_blocked, filled_blocks, points, row_gain, width_of
 from tilewright.target.target import Target
 

@@ -15,9 +15,9 @@ import numpy as np
 from tilewright.cost.kernels import pass_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value, make_node
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
+from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.alternatives.phases import interleaving_cycles
 from tilewright.passes.blocks import Reads, points, register_of
 from tilewright.symbolic.expr import const

@@ -16,9 +16,9 @@ from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Array, Node
 from tilewright.kernels.tile_products import tile_unit
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
+from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import can_be_blocked, points, width_of
 
 _CONVOLUTION, _ROWS, _PRODUCT = require("Conv"), require("PixelRows"), require("PixelRowConv")

@@ -11,9 +11,9 @@ from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Node
 from tilewright.kernels.tile_products import tile_unit
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, FirstStep, Way, entries_of
+from tilewright.passes.alternatives.api import Building, Facts, FirstStep, Way
 from tilewright.passes.alternatives.places_in_rows import packed_in_pairs
 from tilewright.passes.blocks import Blocks, Reads, can_be_blocked, filled_blocks, points, register_of, width_of
 
