@@ -16,9 +16,9 @@ from tilewright.base.dtypes import i8, u8
 from tilewright.graph import Array, Node
 from tilewright.kernels.tile_descriptions import TileUnit, steps_at_once
 from tilewright.kernels.tile_products import tile_unit
-from tilewright.ops.operator import Attribute, require
+from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
-from tilewright.passes.alternatives.api import Building, Facts, Way, entries_of
+from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import Reads
 
 _BLOCKED, _PIXELS, _RESHAPE = require("BlockedDotConvolution"), require("ChannelGroups"), require("Reshape")
