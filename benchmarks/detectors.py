@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .export_ways import Arrays, matched
+from .agreement import Arrays, matched
 from .zoo.libraries import vision
 
 Outputs = tuple[Tensor, ...]

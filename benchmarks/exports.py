@@ -23,7 +23,8 @@ from enum import Enum
 from itertools import product
 from pathlib import Path
 
-from .export_ways import TOLERANCE, Case, NoModelError, Sizes, Way, prepared, question, short
+from .agreement import TOLERANCE
+from .export_ways import Case, NoModelError, Sizes, Way, prepared, question, short
 from .options import names
 
 RESULTS = Path(__file__).parent / "results" / "exports.json"

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.agreement import TOLERANCE, difference, matched
 from benchmarks.export_tables import report
-from benchmarks.export_ways import TOLERANCE, Case, Sizes, Way, difference, matched
+from benchmarks.export_ways import Case, Sizes, Way
 from benchmarks.exports import Finding, Verdict, keep, stored
 
 

@@ -9,7 +9,7 @@ import onnxruntime
 import pytest
 
 import tilewright
-from benchmarks.export_ways import TOLERANCE, difference, matched
+from benchmarks.agreement import TOLERANCE, difference, matched
 from tilewright.api import CompiledModel
 from tilewright.staged import StagedModel
 
