@@ -76,6 +76,7 @@ def test_programs_of_shared_values_grow_with_nodes(family: str) -> None:
     assert lengths[1] <= 4 * lengths[0]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("family", "count"),
     [("double", 100), ("swish", 60), ("newton", 40), ("last two", 60), ("views", 70), ("calls", 40), ("skips", 80)],

@@ -129,7 +129,6 @@ def test_models_of_matrices_in_bf16(shape: tuple[int, int, int]) -> None:
     _check_bf16(of_matrices(*shape, np.random.default_rng(0)), shape[:2])
 
 
-@pytest.mark.share(2)
 @pytest.mark.parametrize("shape", IMAGES)
 def test_models_of_images_in_bf16(shape: tuple[int, int, tuple[int, ...], int, int]) -> None:
     _check_bf16(of_images(*shape, np.random.default_rng(0)), (1, shape[0], *shape[2]))

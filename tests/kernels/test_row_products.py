@@ -39,6 +39,7 @@ def program(rows: int, columns: int, inner: int) -> Program:
     return lower([result], name="kernel", inputs=[a, b, c])
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("rows", "columns", "inner"), [(1, 9, 40), (3, 7, 16), (5, 11, 23), (9, 10, 5)])
 def test_every_tile_keeps_the_meaning(rows: int, columns: int, inner: int) -> None:
     naive = program(rows, columns, inner)

@@ -72,7 +72,7 @@ def products() -> list[tuple[Operand, Operand]]:
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32", "float32", "float64"])
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_any_product(dtype: str, part: int) -> None:
     random = np.random.default_rng(part)
     code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))

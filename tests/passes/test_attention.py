@@ -205,6 +205,7 @@ def grouped(heads: int, mask: Sequence[int | str]) -> onnx.ModelProto:
     return model(nodes, inputs, ["y"], {**shapes, **numbers})
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("mask", [["m", "n"], [1, 1, "m", "n"], [1, 6, "m", "n"], [1, 1, 1, "n"]])
 def test_grouped_queries_share_keys(mask: Sequence[int | str]) -> None:
     """These are not repeated; the mask may be that of all heads, or of each."""

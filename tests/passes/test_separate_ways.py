@@ -62,6 +62,7 @@ def ways(case: NodeCase) -> set[str]:
     return {how.removesuffix(", plain") for how, _ in choices.decisions.values()}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("case", [*WINDOWS, *MULTIPLIED, *GROUPED, *PHASES, *TAPS], ids=str)
 def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
     check(case)

@@ -41,6 +41,7 @@ def test_a_true_a_false_and_an_undecided_rule(capsys: pytest.CaptureFixture[str]
     np.testing.assert_allclose((left, right), (x - y, y - x), atol=1e-3)
 
 
+@pytest.mark.slow  # docs/rules.md runs, and its verbs have tests of their own
 def test_axioms_and_families_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"Path": Path}
     PAGE.run("own-axioms.rules", names)

@@ -83,8 +83,8 @@ def test_equal_seeds_propose_the_same(start: Start) -> None:
     asked = []
     for seed in (0, 0, 1):
         measurer = MadeUp()
-        tuner = tuned(measurer, Setup(first=16, batch=16, seed=seed, start=start), 3)
-        assert len({tuple(digits) for digits in tuner.history.digits}) == len(measurer.asked) == 48
+        tuner = tuned(measurer, Setup(first=8, batch=8, seed=seed, start=start), 3)
+        assert len({tuple(digits) for digits in tuner.history.digits}) == len(measurer.asked) == 24
         asked.append(measurer.asked)
     assert asked[0] == asked[1]
     assert asked[0] != asked[2]
