@@ -72,7 +72,7 @@ def layers(*operators: str) -> ModelProto:
     nodes, constants = list[NodeProto](), dict[str, Floats]()
     for at, operator in enumerate(operators):
         if operator == "Conv":
-            constants[f"w{at}"] = random(32, 32, 1, 1) / 6
+            constants[f"w{at}"] = random(32, 32, 1, 1)
         nodes.append(helper.make_node(operator, [f"v{at}", *[f"w{at}"] * (operator == "Conv")], [f"v{at + 1}"]))
     given = [helper.make_tensor_value_info("v0", TensorProto.FLOAT, (4, 32, 40, 40))]
     made = [helper.make_tensor_value_info(f"v{len(operators)}", TensorProto.FLOAT, None)]

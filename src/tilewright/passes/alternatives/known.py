@@ -62,8 +62,8 @@ def facts_of(
     stored, casts = narrow(graph, precision, target), [node for node in graph.nodes if node.op == _CAST]
     cut_off = frozenset(v for node in casts for v in node.inputs if v and v.dtype.is_float and not _is_float(node))
     wide = blocks_of(graph, stored, target)
-    own = {"cut_off": cut_off, "outside": frozenset((*graph.inputs, *graph.outputs))}
-    return Facts(graph.constants, graph.names(), target, math, alternatives, stored, wide=wide, **own)
+    given, outside = (graph.constants, graph.names(), target, math, alternatives, stored), graph.inputs + graph.outputs
+    return Facts(*given, cut_off=cut_off, outside=frozenset(outside), wide=wide)
 
 
 _CAST = require("Cast")
