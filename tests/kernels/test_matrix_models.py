@@ -139,6 +139,29 @@ def test_models_of_groups_in_bf16(shape: tuple[int, int, int, int]) -> None:
     _check_bf16(of_groups(*shape, np.random.default_rng(0)), (1, shape[0], 14, 32))
 
 
+def test_products_that_nothing_follows_are_stored_by_the_unit() -> None:
+    """Without private memory between: of rows that are tiles, and of 50, of which the last tile has two."""
+    random = np.random.default_rng(0)
+    weight = random.normal(0, 0.1, (256, 256)).astype(np.float32)
+    for rows in (64, 50):
+        made = onnx.parser.parse_model(
+            f"""<ir_version: 10, opset_import: ["": 20]>
+            net (float[{rows}, 256] x) => (float[{rows}, 256] y) {{ y = MatMul(x, w) }}"""
+        )
+        made.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+        model = tilewright.compile(made, precision="bf16", target=UNIT)
+        text = "".join(str(kernel.schedule.program) for kernel in model.compiled.kernels)
+        assert uses_unit(model) and "in local" not in text
+        if {"amx-bf16", "amx-int8"} <= set(HOST.features):
+            x = random.normal(size=(rows, 256)).astype(np.float32)
+            found = np.asarray(model(x))
+            assert difference(found, rounded(x) @ rounded(weight)) < 1e-6
+
+
+def rounded(numbers: NDArray[np.float32]) -> NDArray[np.float64]:
+    return numbers.astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
 def test_groups_are_joined_where_they_share_blocks() -> None:
     """Not those of single channels, and not under strict math: 0 times infinity is no term of the sum."""
     joined, single = (of_groups(64, 64, groups, 1, np.random.default_rng(0)) for groups in (16, 64))

@@ -1,8 +1,8 @@
 """Tiles of a contraction that a matrix unit computes: many rows, over the whole reduction at once.
 
-The sums are stored to private memory, where the consumers of the tile find them. Otherwise these are the tiles of
-``nests.Tiles``, in the same orders; but a tile divides the rows and columns, since the unit has no masks. Rows that
-nothing divides are one tile.
+The sums are stored to private memory, where the consumers of the tile find them; or where the result belongs, if there
+are none. Otherwise these are the tiles of ``nests.Tiles``, in the same orders; but a tile divides the rows and columns,
+since the unit has no masks. Rows that nothing divides are one tile.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tilewright.kernels.tile_products import declared_tiles, tile_unit
 from tilewright.kernels.tiling import Order, axes_of, finish_tiles, outer_order, privatized
 from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import BlockRef, LoopRef, block_at
+from tilewright.schedule.tree import BlockRef, LoopRef, block_at, consumers
 from tilewright.space.knobs import Knob
 from tilewright.space.population import BoolArray, Population
 from tilewright.symbolic.domain import IterKind
@@ -179,8 +179,8 @@ class MatrixTiles(Nest):
         """See ``Nest``."""
         product, anchor, roles = self.product(values), BlockRef(self.name), self.roles
         assert product is not None, "only allowed choices are scheduled"
-        epilogue = privatized(s, anchor)
         block = block_at(s.program, anchor).stmt
+        epilogue = privatized(s, anchor) if consumers(s.program, block) else None
         spatial, reduced = (axes_of(block, kind) for kind in (IterKind.SPATIAL, IterKind.REDUCE))
         outer = {axis: driving_loop(s, anchor, axis) for axis in spatial}
         sums = [driving_loop(s, anchor, axis) for axis in reduced]
@@ -194,7 +194,9 @@ class MatrixTiles(Nest):
         around = sorted((outer[axis] for axis in order), key=lambda loop: extent_of(s, loop) > 1)
         taps = [loop for loop in sums if extent_of(s, loop) > 1]
         s.reorder(*(loop for loop in sums if loop not in taps), *around, *within, *taps)
-        finished = finish_tiles(s, anchor, epilogue, around, values["lanes"], written_out=False)
+        finished = around
+        if epilogue is not None:
+            finished = finish_tiles(s, anchor, epilogue, around, values["lanes"], written_out=False)
         s.tensorize(within[0], declared_tiles(product))
         for loop in finished if self.parallel else ():
             if extent_of(s, loop) > 1:
