@@ -185,6 +185,42 @@ def test_padding_to_whole_windows() -> None:
     check(model(nodes, {"x": ["b", "n"]}, ["y", "p"], constants), [{"b": 2, "n": n} for n in (1, 8, 17)], {})
 
 
+def test_padded_windows_of_patches_and_back() -> None:
+    """As Swin: patches of 4, whose number is padded to whole windows of 7, and, of pairs of them, to an even one."""
+    nodes = [
+        node("MaxPool", ["x"], ["patches"], kernel_shape=[4], strides=[4]),
+        *_padded("patches", "seven", "p"),
+        node("Shape", ["p"], ["size"], start=2),
+        node("Div", ["size", "seven"], ["count"]),
+        node("Concat", ["count", "seven"], ["by_window"], axis=0),
+        node("Reshape", ["p", "by_window"], ["w"]),
+        node("ReduceMax", ["w"], ["most"], axes=[1]),
+        node("Sub", ["w", "most"], ["d"]),
+        node("Concat", ["ones", "size"], ["by_patch"], axis=0),
+        node("Reshape", ["d", "by_patch"], ["back"]),
+        *_padded("patches", "two", "even"),
+        node("Shape", ["even"], ["pairs"], start=2),
+        node("Div", ["pairs", "two"], ["half"]),
+        node("Concat", ["ones", "half", "two"], ["by_pair"], axis=0),
+        node("Reshape", ["even", "by_pair"], ["y"]),
+    ]
+    constants = {"seven": integers(7), "two": integers(2), "ones": integers(1, 1), "none": integers(0, 0, 0, 0, 0)}
+    proto = model(nodes, {"x": [1, 1, "h"]}, ["back", "y"], constants)
+    assert not isinstance(check(proto, [{"h": h} for h in (4, 29, 56, 90)], {}), SpecializingModel)
+
+
+def _padded(name: str, multiple: str, result: str) -> list[onnx.NodeProto]:
+    """`name` with as many zeros after it as whole multiples need."""
+    return [
+        node("Shape", [name], [f"{result}_size"], start=2),
+        node("Mod", [f"{result}_size", multiple], [f"{result}_over"]),
+        node("Sub", [multiple, f"{result}_over"], [f"{result}_left"]),
+        node("Mod", [f"{result}_left", multiple], [f"{result}_missing"]),
+        node("Concat", ["none", f"{result}_missing"], [f"{result}_pads"], axis=0),
+        node("Pad", [name, f"{result}_pads"], [result]),
+    ]
+
+
 @pytest.mark.parametrize("k", [3, 40])
 def test_the_best_of_an_open_dimension(k: int) -> None:
     nodes = [node("TopK", ["x", "k"], ["values", "places"], axis=1)]

@@ -10,7 +10,6 @@ import tilewright
 from tilewright.base.errors import BadFeed, InvalidModel
 from tilewright.base.settings import Settings
 from tilewright.frontend.onnx.read.noted_sizes import Form
-from tilewright.specialize import SpecializingModel
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnxscript")
@@ -79,33 +78,6 @@ def test_nearest_elements_are_those_of_pytorch(
     for before in ((24, 40), (64, 17), (7, 82)) if is_open else ((24, 40),):
         x = networks.random(2, 3, *before)
         np.testing.assert_array_equal(model(x).numpy(), module(x).numpy())
-
-
-class Patches(torch.nn.Module):
-    """As Swin: windows of patches, padded to whole ones; then of pairs of these."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.by_windows(torch.nn.functional.avg_pool2d(x, 4))
-        x = torch.nn.functional.pad(x, (0, x.shape[3] % 2, 0, x.shape[2] % 2))
-        return self.by_windows(x[:, :, 0::2, 0::2] + x[:, :, 1::2, 1::2])
-
-    @staticmethod
-    def by_windows(x: torch.Tensor) -> torch.Tensor:
-        batch, channels, height, width = x.shape
-        x = torch.nn.functional.pad(x, (0, -width % 7, 0, -height % 7))
-        windows = x.view(batch, channels, x.shape[2] // 7, 7, x.shape[3] // 7, 7)
-        windows = windows - windows.amax((3, 5), keepdim=True)
-        return windows.reshape(x.shape)[:, :, :height, :width]
-
-
-@pytest.mark.slow
-def test_padded_windows_of_patches_are_one_model() -> None:
-    module = Patches()
-    model = opened(module, networks.random(2, 3, 60, 92), IMAGE)
-    assert not isinstance(model, SpecializingModel)
-    for size in ((60, 92), (63, 97), (128, 45), (9, 12)):
-        x = networks.random(1, 3, *size)
-        np.testing.assert_allclose(model(x).numpy(), module(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
 class Windowed(torch.nn.Module):
