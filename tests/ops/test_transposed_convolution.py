@@ -185,8 +185,8 @@ def compiled_graph(filters: int, kernel: int, math: str = "default", size: int =
 @pytest.mark.parametrize(
     ("filters", "kernel", "operators"),
     [
-        (3, 4, ["Conv", "PhasesToSpace"]),
-        (3, 3, ["Conv", "Copy", "TapSums", "PhasesToSpace", "Slice"]),
+        (4, 4, ["Conv", "PhasesToSpace"]),
+        (3, 3, ["Reshape", "Conv", "Reshape", "TapSums", "PhasesToSpace", "Slice"]),
         (32, 4, ["PhaseConv", "Copy"]),
     ],
 )

@@ -50,8 +50,8 @@ def test_strict_numerics_have_no_minimal_filtering() -> None:
 def test_routes_can_be_built() -> None:
     for task in tasks(choose(network(), HOST)):
         for route in task.routes:
-            passes = 2 if "F(" in route.name or "products of taps" in route.name else 0  # before and after, or after
-            assert len(route.kernels) == 1 + passes
+            before_and_after, after = "F(" in route.name, "products of taps" in route.name
+            assert len(route.kernels) == 1 + 2 * before_and_after + after
             for kernel in route.kernels:
                 space = kernel_space(kernel, HOST)
                 image_of(space.schedule(space.analytic()).program, HOST).executable(1)
