@@ -2110,7 +2110,8 @@ MUTANTS = (
         "or not all(dim.are_even for dim in _dimensions(node))",
         "",
         (
-            "tests/ops/test_transposed_convolution.py::test_few_filters_are_interleaved_or_separate_if_phases_are_uneven",
+            "tests/ops/test_transposed_convolution.py::"
+            "test_few_filters_are_interleaved_or_rows_with_their_taps_if_phases_are_uneven",
         ),
     ),
     Mutant(

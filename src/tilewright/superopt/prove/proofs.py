@@ -25,12 +25,6 @@ def _prover(own: tuple[Rule, ...]) -> Prover:
     return Prover(list(axioms(own).values()))
 
 
-@lru_cache(maxsize=64)
-def _prover_of_few(names: tuple[str, ...], own: tuple[Rule, ...]) -> Prover:
-    """One of the axioms ``names``: many proofs are by the same few."""
-    return Prover([axioms(own)[name] for name in names])
-
-
 def find_proof(
     rule: Rule, guesses: Iterable[Collection[str]] = (), own: tuple[Rule, ...] = ()
 ) -> tuple[str, ...] | None:
@@ -59,7 +53,7 @@ def _prove(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ..
 def _used(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...]) -> frozenset[str] | None:
     """Those of the axioms ``names`` that match until all ``versions`` are proved; None without a proof."""
     names = usable(versions[0], dict.fromkeys(names), own)
-    prover = all_axioms(own) if len(names) > _FEW else _prover_of_few(tuple(names), own)
+    prover = all_axioms(own) if len(names) > _FEW else Prover([axioms(own)[name] for name in names])
     found: set[str] = set()
     for version in versions:
         used = prover.used(version, among=names)
