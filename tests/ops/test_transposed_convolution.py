@@ -182,18 +182,24 @@ def compiled_graph(filters: int, kernel: int, math: str = "default", size: int =
     return tilewright.compile(proto, target="x86_64,znver4", math=math).compiled.graph
 
 
+ROWS_WITH_TAPS = ["Reshape", "Conv", "Reshape", "TapSums", "PhasesToSpace", "Slice"]
+
+
 @pytest.mark.parametrize(
-    ("filters", "kernel", "operators"),
+    ("filters", "kernel", "channels", "operators"),
     [
-        (4, 4, ["Conv", "PhasesToSpace"]),
-        (3, 3, ["Reshape", "Conv", "Reshape", "TapSums", "PhasesToSpace", "Slice"]),
-        (32, 4, ["PhaseConv", "Copy"]),
+        (4, 4, 8, ["Conv", "PhasesToSpace"]),
+        (3, 3, 8, ROWS_WITH_TAPS),
+        # So few channels would be interleaved, if phases were even.
+        (4, 3, 2, ROWS_WITH_TAPS),
+        (32, 4, 8, ["PhaseConv", "Copy"]),
     ],
 )
 def test_few_filters_are_interleaved_or_rows_with_their_taps_if_phases_are_uneven(
-    filters: int, kernel: int, operators: list[str]
+    filters: int, kernel: int, channels: int, operators: list[str]
 ) -> None:
-    assert sorted(node.op.name for node in compiled_graph(filters, kernel).nodes) == sorted(operators)
+    graph = compiled_graph(filters, kernel, channels=channels)
+    assert sorted(node.op.name for node in graph.nodes) == sorted(operators)
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
