@@ -1,7 +1,9 @@
 """Models saved and loaded, as a user does it: same results, same bytes, and no compiler needed."""
 
+import mmap
 import os
 import platform
+import re
 import subprocess
 import sys
 import threading
@@ -18,7 +20,7 @@ from tilewright.api import compile as compile_model
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadFeed, BadInput, CorruptArtifact, UnsupportedTarget
 from tilewright.base.settings import Settings
-from tilewright.runtime.artifact import generate
+from tilewright.runtime.artifact import generate, shared_bytes
 from tilewright.runtime.loading import load
 from tilewright.runtime.memory import address_of
 
@@ -96,6 +98,15 @@ def test_weights_are_used_where_they_are_mapped(own: Settings, path: Path) -> No
     for array in whole:
         assert not array.flags.writeable
         assert any(start <= address_of(array) < end for start, end in spans)
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").is_dir(), reason="a system without huge pages")
+def test_a_mapped_file_asks_for_huge_pages(own: Settings, path: Path) -> None:
+    loaded = load(path, mmap=True, settings=own)
+    maps = re.split(r"(?m)^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text())
+    (flags,) = [re.findall(r"VmFlags:.*", one)[0].split() for one in maps if one.splitlines()[:1] and str(path) in one]
+    assert "hg" in flags
+    del loaded
 
 
 @pytest.mark.parametrize("mmap", [False, True])
@@ -334,3 +345,18 @@ def test_no_threads_are_refused(path: Path, own: Settings) -> None:
         compile_model(layers(), threads=0)
     with pytest.raises(BadInput, match="threads=0: "):
         load(path, threads=0, settings=own)
+
+
+def test_a_file_of_the_cache_is_mapped_unless_it_lies_in_small_pages(tmp_path: Path) -> None:
+    few, many = tmp_path / "few", tmp_path / "many"
+    few.write_bytes(b"few")
+    assert isinstance(shared_bytes(few).obj, mmap.mmap)
+    content = os.urandom(4096)
+    with many.open("wb", buffering=0) as file:
+        for _ in range(9 << 8):  # pieces of a page are kept in pages
+            file.write(content)
+    data = shared_bytes(many)
+    many.write_bytes(b"")
+    assert not isinstance(data.obj, mmap.mmap)
+    assert data.readonly
+    assert bytes(data) == content * (9 << 8)

@@ -14,5 +14,6 @@ def test_a_compiled_model_keeps_its_weights_once(tmp_path: Path) -> None:
     kept = {how: one.made / size for how, one in found.items()}
     assert kept["compile"] <= 1.3, kept
     assert kept["loaded"] <= 1.1, kept
-    assert max(kept["cached"], kept["mapped"]) <= 0.3, kept
+    assert kept["cached"] <= 1.1, kept  # mapped, if the system keeps files in huge pages
+    assert kept["mapped"] <= 0.3, kept
     assert max(found["forked"].children) <= 0.5 * size

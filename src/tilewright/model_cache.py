@@ -127,7 +127,7 @@ class ModelCache:
             return None
         try:
             # Files of the cache are replaced, never written into; only this user could.
-            return artifact.read(path, self._key_dir, identity=identity, content=artifact.Mapped(path).data)
+            return artifact.read(path, self._key_dir, identity=identity, content=artifact.shared_bytes(path))
         except (BadArtifact, BadInput, UntrustedData) as error:
             self._store.remove(identity, str(error))
             return None

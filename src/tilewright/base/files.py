@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from tilewright.base.pieces import in_pieces
+
 _PART = re.compile(r"\.tilewright-[0-9a-f]{16}\.part")
 
 
@@ -77,7 +79,7 @@ def replacing(path: Path, *, mode: int = 0o666, durable: bool = True) -> Generat
 def replace_file(path: Path, parts: Iterable[bytes | memoryview], *, durable: bool = True) -> None:
     """Write ``parts`` in order to a file that appears atomically; see ``replacing``. Raises ``OSError``."""
     with replacing(path, durable=durable) as file:
-        file.writelines(parts)
+        file.writelines(in_pieces(parts))
 
 
 def create_file(path: Path, content: bytes, *, mode: int) -> None:

@@ -31,6 +31,7 @@ from typing import Protocol
 from tilewright.base.errors import InternalError
 from tilewright.base.events import CacheLookup, Listener, Warned, ignore
 from tilewright.base.files import own_folder, reason
+from tilewright.base.pieces import in_pieces
 from tilewright.base.settings import Settings
 from tilewright.base.sizes import format_size
 
@@ -288,7 +289,7 @@ def _write(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.writelines(parts)
+            file.writelines(in_pieces(parts))
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

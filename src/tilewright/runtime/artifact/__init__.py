@@ -22,7 +22,7 @@ and writes nothing to disk. To add a field: extend ``description`` in both direc
 """
 
 from tilewright.runtime.artifact.artifact import DEVICES, Artifact, add_signature, packed, read, save
-from tilewright.runtime.artifact.content import Mapped, in_memory, own_bytes
+from tilewright.runtime.artifact.content import Mapped, in_memory, own_bytes, shared_bytes
 from tilewright.runtime.artifact.description import Build
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey, generate, trusted
 from tilewright.runtime.artifact.sealed import THIS_USER, Trust, unusable
@@ -63,6 +63,7 @@ __all__ = [
     "save",
     "save_stages",
     "save_versions",
+    "shared_bytes",
     "trusted",
     "unusable",
 ]

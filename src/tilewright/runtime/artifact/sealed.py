@@ -18,6 +18,7 @@ from typing import Final, TypeAlias
 from tilewright.base.errors import BadArtifact, CorruptArtifact, UntrustedData
 from tilewright.base.names import readable
 from tilewright.base.outputs import AnyPath, output
+from tilewright.base.pieces import in_pieces
 from tilewright.runtime.artifact import archive, origin
 from tilewright.runtime.artifact.archive import Member, Part
 from tilewright.runtime.artifact.keys import PublicKey, SecretKey
@@ -65,7 +66,7 @@ def write(pack: Callable[[], Iterable[Part]], path: AnyPath, key: SecretKey | No
     ``pack`` makes the bytes, and the user's key if there is none: only if the file can be written.
     """
     with output(path, (*inputs, *([] if key is None else [key.path]))) as file:
-        file.writelines(pack())
+        file.writelines(in_pieces(pack()))
 
 
 def begins_with(content: memoryview, name: str) -> bool:
