@@ -2058,8 +2058,8 @@ MUTANTS = (
     Mutant(
         "a fork does not wait for a library",
         "base/forks.py",
-        "os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)",
-        "os.register_at_fork(before=threading.active_count)",
+        "at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)",
+        "at_fork(before=threading.active_count)",
         ("tests/base/test_forks.py::test_a_fork_waits_for_a_library",),
     ),
     Mutant(
@@ -2517,8 +2517,8 @@ MUTANTS = (
     Mutant(
         "the page after an array can be read",
         "measure/guard.py",
-        "pages.protect(PAGE + inner, PAGE, _NONE)",
-        "pages.protect(PAGE + inner, PAGE, 1)",
+        "pages.protect(PAGE + inner, PAGE, Access.NONE)",
+        "pages.protect(PAGE + inner, PAGE, Access.READ)",
         _CONTRACT,
     ),
     Mutant(
