@@ -4,7 +4,10 @@ What ran here is the code of those systems, not the systems: neither was there.
 """
 
 import re
+import subprocess
+import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +25,7 @@ from tilewright.backend.cpu.support import support_text
 from tilewright.base.errors import Timeout
 from tilewright.base.processors import System
 from tilewright.runtime import abi
+from tilewright.runtime.artifact import save
 from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.linker import undefined
 from tilewright.runtime.manifest import Manifest
@@ -82,10 +86,64 @@ def test_images_import_what_their_system_offers(target: str, imports: frozenset[
     parts = tilewright.compile(lenet(), target=several(Target.parse(target))).contents()
     needed = undefined([parse_elf(data) for data in parts.objects])
     assert needed & imports
-    assert needed <= imports | {"memset", "memcpy", "floorf"}
+    assert needed <= imports | {"floorf"}, "of the C library"
 
 
 def test_code_for_macos_leaves_the_register_of_the_system_alone() -> None:
     text = compile_assembly(support_text("aarch64", System.MACOS), Target.parse("aarch64-macos,apple-m1"))
     assert "__ulock_wait" in text
     assert not re.search(r"\b[xw]18\b", text)
+
+
+# Windows in this process: its name, its libraries, and what its x86 processor says.
+_AS_WINDOWS = """
+import ctypes, sys
+from pathlib import Path
+import numpy as np
+from tests.runtime.pretended import PretendedWindows
+from tilewright.runtime.loader import load_image
+
+folder, library, names = Path(sys.argv[1]), PretendedWindows(), []
+made = load_image([(folder / "functions.o").read_bytes()], system=library.linux)
+
+class Library:
+    def __init__(self, name):
+        names.append(name)
+    def __getattr__(self, name):
+        address = made.symbol(name) if name in made else library.find(name)
+        if address is None:
+            raise AttributeError(name)
+        return ctypes.c_void_p(address)
+
+ctypes.CDLL = Library
+sys.platform = "win32"
+import tilewright
+import tilewright.runtime.capabilities as capabilities
+from tilewright.base.processors import Architecture, features_of
+capabilities.processor_by_code = lambda: features_of(Architecture.X86_64, "x86-64-v3")
+model = tilewright.load(folder / "m.tw", trust=True, threads=3)
+y, _ = model.run(None, {"x": np.load(folder / "x.npy")})
+np.save(folder / "y.npy", y)
+assert names == ["kernel32", "api-ms-win-core-synch-l1-2-0", "ucrtbase", "ntdll"], names
+asked = [call[0] for call in library.calls]
+assert asked.count("CreateThread") == 3, "two workers, and who counts ticks"
+assert asked.index("FlushInstructionCache") < asked.index("CreateThread")
+"""
+
+
+@needs_x86
+@pytest.mark.skipif("avx2" not in Target.host().features, reason="it is code of x86-64-v3")
+def test_an_artifact_for_windows_is_loaded_as_there(tmp_path: Path) -> None:
+    """From the file to the result, in a process that takes itself for one of Windows."""
+    parts = tilewright.compile(lenet(), target=several(Target.parse("x86_64-windows,x86-64-v3"))).contents()
+    own = [data for data in parts.objects if all(symbol.name != abi.ENTER for symbol in parse_elf(data).symbols)]
+    *support, functions = windows_support()
+    save(replace(parts, objects=(*own, *support)), tmp_path / "m.tw", None, signed=False)
+    (tmp_path / "functions.o").write_bytes(functions)
+    x = sample((1, 1, 28, 28))
+    np.save(tmp_path / "x.npy", x)
+    command = [sys.executable, "-c", _AS_WINDOWS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    expected, _ = tilewright.compile(lenet(), target=several(Target.parse("x86_64,x86-64-v3"))).run(None, {"x": x})
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected)
