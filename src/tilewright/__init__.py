@@ -14,7 +14,7 @@ from importlib import import_module
 
 from tilewright.base import errors
 from tilewright.base.garbage import seldom_collecting
-from tilewright.base.system import require_linux
+from tilewright.base.linux import require_linux
 
 __version__ = "0.1.0"
 

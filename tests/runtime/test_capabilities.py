@@ -12,7 +12,7 @@ from tilewright.runtime.capabilities import (
     XGETBV,
     Capabilities,
     capabilities,
-    elsewhere,
+    capabilities_of,
     processor_features,
 )
 from tilewright.runtime.elsewhere import misfit
@@ -81,12 +81,14 @@ def test_leaves_that_a_processor_has_not() -> None:
 def test_machines_of_other_systems() -> None:
     asked = frozenset(("avx2",))
     m1 = features_of(Architecture.AARCH64, "apple-m1")
-    assert elsewhere(System.MACOS, "arm64", lambda: asked) == Capabilities(Architecture.AARCH64, "aarch64-macos", m1)
+    assert capabilities_of(System.MACOS, "arm64", lambda: asked) == Capabilities(
+        Architecture.AARCH64, "aarch64-macos", m1
+    )
     expected = Capabilities(Architecture.X86_64, "x86_64-windows", asked)
-    assert elsewhere(System.WINDOWS, "AMD64", lambda: asked) == expected
+    assert capabilities_of(System.WINDOWS, "AMD64", lambda: asked) == expected
     for system, machine in ((System.MACOS, "x86_64"), (System.WINDOWS, "ARM64"), (System.WINDOWS, "x86")):
         with pytest.raises(UnsupportedTarget, match=rf"{machine} with {system.value}; code .* x86_64, x86_64-windows"):
-            elsewhere(system, machine, lambda: asked)
+            capabilities_of(system, machine, lambda: asked)
 
 
 def test_code_for_another_system_is_refused() -> None:

@@ -22,13 +22,15 @@ from tests.runtime.test_pool import stress
 from tests.runtime.test_stopping import Rung, alarm, ring
 from tilewright.backend.cpu.llvm import compile_assembly
 from tilewright.backend.cpu.support import support_text
-from tilewright.base.errors import Timeout
+from tilewright.base import dtypes as dt
+from tilewright.base.errors import CorruptArtifact, Timeout
 from tilewright.base.processors import System
 from tilewright.runtime import abi
 from tilewright.runtime.artifact import save
+from tilewright.runtime.capabilities import capabilities
 from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.linker import undefined
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import Manifest, TensorSpec
 from tilewright.runtime.native import NativeExecutable
 from tilewright.runtime.objectfile import Machine, host_machine
 from tilewright.runtime.pool import Pool
@@ -77,6 +79,41 @@ def test_a_network_for_windows_gives_the_bits_of_one_for_linux(monkeypatch: pyte
         for result, wanted in zip(model.run(feeds), expected, strict=True):
             np.testing.assert_array_equal(result, wanted)
     pool.stop()
+
+
+@needs_x86
+def test_a_large_frame_on_windows_is_touched_page_by_page() -> None:
+    """By a function of the system, which changes no register that the call passes."""
+    objects = objects_for(System.WINDOWS, _LARGE_FRAME)
+    assert "__chkstk" in undefined([parse_elf(objects[0])])
+    specs = [TensorSpec(name, dt.i64, ()) for name in "xy"]
+    model = NativeExecutable(Manifest((specs[0],), (specs[1],)), objects, threads=1)
+    assert model.run({"x": np.array(9999)}) == [9999]
+
+
+_LARGE_FRAME = """
+define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounwind {
+  %frame = alloca [10000 x i64]
+  %x = load ptr, ptr %buffers
+  %value = load i64, ptr %x
+  %last = getelementptr i64, ptr %frame, i64 %value
+  store volatile i64 %value, ptr %last
+  %back = load volatile i64, ptr %last
+  %y.at = getelementptr ptr, ptr %buffers, i64 1
+  %y = load ptr, ptr %y.at
+  store i64 %back, ptr %y
+  ret i32 0
+}
+"""
+
+
+def test_artifacts_for_other_systems_are_saved_here_and_refused(tmp_path: Path) -> None:
+    here = capabilities().platform
+    for platform in ("x86_64-windows", "aarch64-macos"):
+        path = tmp_path / platform
+        tilewright.compile(lenet(), target=platform).save(path)
+        with pytest.raises(CorruptArtifact, match=f"it is code for {platform}, and this machine is {here};"):
+            tilewright.load(path, trust=True)
 
 
 @pytest.mark.parametrize(

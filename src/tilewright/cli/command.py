@@ -12,9 +12,9 @@ from rich.console import Console
 from tilewright import __version__
 from tilewright.base.errors import MOST_CHARACTERS, InternalError, OutOfMemory, TilewrightError, Unsupported
 from tilewright.base.garbage import seldom_collecting
+from tilewright.base.linux import require_linux
 from tilewright.base.memory import out_of_memory
 from tilewright.base.names import bounded, printable
-from tilewright.base.system import require_linux
 from tilewright.cli.status import Status
 from tilewright.insight.console import plain_console
 

@@ -15,8 +15,8 @@ from typing import Final
 from tilewright.base import host
 from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.processors import FEATURES, SYSTEMS, Architecture, System, closure, features_of, platform_of
-from tilewright.base.system import system
 from tilewright.runtime.memory import Pages
+from tilewright.runtime.system import system
 from tilewright.runtime.system.api import Access
 
 _FIRST_OF_APPLE: Final = "apple-m1"
@@ -45,10 +45,10 @@ def capabilities() -> Capabilities:
     if system() is System.LINUX:
         found = host.detect()
         return Capabilities(found.arch, found.arch.value, found.features)
-    return elsewhere(system(), platform.machine(), processor_by_code)
+    return capabilities_of(system(), platform.machine(), processor_by_code)
 
 
-def elsewhere(on: System, machine: str, asked: Callable[[], frozenset[str]]) -> Capabilities:
+def capabilities_of(on: System, machine: str, asked: Callable[[], frozenset[str]]) -> Capabilities:
     """Those of a machine of another system, which calls its architecture ``machine``; ``asked``: features of x86."""
     arch = _NAMES.get(machine.lower())
     if arch is None or on not in SYSTEMS[arch]:

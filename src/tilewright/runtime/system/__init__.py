@@ -13,16 +13,19 @@ that tests can give others. Code waits, wakes and reads the clock by itself: ``b
 New system: a class here, a line in ``_SYSTEMS``, its text in ``backend.cpu.systems``.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 
+from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.processors import System
-from tilewright.base.system import system
 from tilewright.runtime.system.api import OperatingSystem, in_libraries
 from tilewright.runtime.system.linux import Linux
 from tilewright.runtime.system.macos import MacOS
 from tilewright.runtime.system.windows import LIBRARIES, Windows
 
+_NAMES = {"linux": System.LINUX, "darwin": System.MACOS, "win32": System.WINDOWS}
+"""By Python's names."""
 _SYSTEMS: Mapping[System, Callable[[], OperatingSystem]] = {
     System.LINUX: lambda: Linux(in_libraries(None, "libm.so.6")),
     System.MACOS: lambda: MacOS(in_libraries(None)),
@@ -30,7 +33,15 @@ _SYSTEMS: Mapping[System, Callable[[], OperatingSystem]] = {
 }
 
 
+def system() -> System:
+    """The name of this process's system. Raises ``UnsupportedTarget`` for one that is not in ``System``."""
+    if sys.platform not in _NAMES:
+        known = ", ".join(one.value for one in System)
+        raise UnsupportedTarget(f"this system is {sys.platform}; images can be loaded on {known}")
+    return _NAMES[sys.platform]
+
+
 @cache
 def here() -> OperatingSystem:
-    """The system of this process. Raises ``UnsupportedTarget`` if it is none of ``System``, or lacks a function."""
+    """The system of this process. Raises ``UnsupportedTarget`` as ``system``, and for one that lacks a function."""
     return _SYSTEMS[system()]()
