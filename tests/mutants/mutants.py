@@ -2517,8 +2517,8 @@ MUTANTS = (
     Mutant(
         "the page after an array can be read",
         "measure/guard.py",
-        "pages.protect(PAGE + inner, PAGE, Access.NONE)",
-        "pages.protect(PAGE + inner, PAGE, Access.READ)",
+        "pages.forbid(PAGE + inner, PAGE)",
+        "pages.forbid(PAGE + inner, 0)",
         _CONTRACT,
     ),
     Mutant(

@@ -50,6 +50,10 @@ class Pages:
         with self._system.writing(), self.view() as memory:
             yield memory
 
+    def forbid(self, start: int, size: int) -> None:
+        """Let nobody read or write the pages of ``size`` bytes from ``start``."""
+        self.protect(start, size, Access.NONE)
+
     def protect(self, start: int, size: int, access: Access) -> None:
         """Set the protection of the pages of ``size`` bytes from ``start``, a page boundary."""
         try:
