@@ -17,22 +17,13 @@ from tilewright.base.processors import System
 from tilewright.runtime import abi
 from tilewright.runtime.interrupts import hooks
 from tilewright.runtime.loader import load_image
-from tilewright.runtime.pool import shared_pool
+from tilewright.runtime.pool import Pool
 from tilewright.target.target import Target
 
 WINDOWS = Target.parse("x86_64-windows")
 
-# Each counts its calls in one of `counts`: waits, naps, wakes of one, wakes of all, looks at the clock.
-_COUNTED = """
-@counts = global [5 x i64] zeroinitializer
-
+_CALLS = """
 declare i64 @syscall(i64, ...)
-
-define internal void @counted(i64 %which) nounwind {
-  %at = getelementptr i64, ptr @counts, i64 %which
-  %before = atomicrmw add ptr %at, i64 1 seq_cst
-  ret void
-}
 
 define internal void @futex_wait(ptr %word, i32 %value, i64 %nanoseconds) nounwind {
   %time = alloca [2 x i64]
@@ -41,15 +32,11 @@ define internal void @futex_wait(ptr %word, i32 %value, i64 %nanoseconds) nounwi
   store i64 %nanoseconds, ptr %rest
   %endless = icmp eq i64 %nanoseconds, 0
   %limit = select i1 %endless, ptr null, ptr %time
-  %which = select i1 %endless, i64 0, i64 1
-  call void @counted(i64 %which)
   %r = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %value, ptr %limit, ptr null, i32 0)
   ret void
 }
 
 define internal void @futex_wake(ptr %word, i1 %all) nounwind {
-  %which = select i1 %all, i64 3, i64 2
-  call void @counted(i64 %which)
   %count = select i1 %all, i32 2147483647, i32 1
   %r = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 %count, ptr null, ptr null, i32 0)
   ret void
@@ -57,7 +44,6 @@ define internal void @futex_wake(ptr %word, i1 %all) nounwind {
 
 define internal i64 @monotonic() nounwind {
   %time = alloca [2 x i64]
-  call void @counted(i64 4)
   %r = call i64 (i64, ...) @syscall(i64 228, i32 1, ptr %time)
   %seconds = load i64, ptr %time
   %rest.at = getelementptr i64, ptr %time, i64 1
@@ -71,7 +57,9 @@ define internal i64 @monotonic() nounwind {
 # The clock counts thirds of a microsecond.
 _OF_WINDOWS = """
 define win64cc i32 @WaitOnAddress(ptr %word, ptr %same, i64 %size, i32 %milliseconds) nounwind {
-  %right = icmp eq i64 %size, 4
+  %whole = icmp eq i64 %size, 4
+  %waits = icmp ne i32 %milliseconds, 0
+  %right = and i1 %whole, %waits
   br i1 %right, label %wait, label %wrong
 wait:
   %value = load i32, ptr %same
@@ -180,7 +168,7 @@ def objects_for(system: System, text: str, entries: dict[str, tuple[str, int]] |
     from outside."""
     support = support_text("x86_64", system)
     if system is System.MACOS:
-        return [compile_text(DECLARATIONS + text), compile_text(support), compile_text(_COUNTED + _OF_MACOS)]
+        return [compile_text(DECLARATIONS + text), compile_text(support), compile_text(_CALLS + _OF_MACOS)]
     own = [compile_object(_renamed(DECLARATIONS + text, entries or {}), WINDOWS)]
     return [*own, *windows_support(), compile_text(_thunks(entries or {}))]
 
@@ -189,7 +177,7 @@ def objects_for(system: System, text: str, entries: dict[str, tuple[str, int]] |
 def windows_support() -> tuple[bytes, ...]:
     """The support functions for Windows, thunks to them, and what they import."""
     support = compile_object(_renamed(support_text("x86_64", System.WINDOWS), _ENTRIES), WINDOWS)
-    return support, compile_text(_thunks(_ENTRIES)), compile_text(_COUNTED + _OF_WINDOWS)
+    return support, compile_text(_thunks(_ENTRIES)), compile_text(_CALLS + _OF_WINDOWS)
 
 
 def _renamed(text: str, entries: dict[str, tuple[str, int]]) -> str:
@@ -209,17 +197,17 @@ def _thunks(entries: dict[str, tuple[str, int]]) -> str:
 
 
 @contextmanager
-def interpreter_for(system: System) -> Generator[None]:
-    """The pool's functions of CPython by the convention of ``system``."""
-    words = (ctypes.c_uint64 * 4).from_address(shared_pool().address + abi.POOL_HOOKS)
-    before = list(words)
+def pool_for(system: System) -> Generator[Pool]:
+    """A pool whose functions of CPython have the convention of ``system``. That of the process may run Linux's code."""
+    pool = Pool()
     image = load_image([compile_text(_hook_thunks())])
     if system is System.WINDOWS:
+        words = (ctypes.c_uint64 * 4).from_address(pool.address + abi.POOL_HOOKS)
         words[:] = [image.symbol(name) for name in _HOOKS]
     try:
-        yield
+        yield pool
     finally:
-        words[:] = before
+        pool.stop()
 
 
 _HOOKS = {"ensure": ("i32", 0), "release": ("void", 1), "check": ("i32", 0), "fetch": ("void", 3)}

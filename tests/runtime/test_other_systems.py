@@ -18,7 +18,7 @@ import tilewright
 from tests.backend.shipping.networks import lenet, sample
 from tests.backend.shipping.test_open_sizes_and_threads import several
 from tests.runtime.images import ENDLESS, TORTURE
-from tests.runtime.other_systems import TORTURED, interpreter_for, objects_for, windows_support
+from tests.runtime.other_systems import TORTURED, objects_for, pool_for, windows_support
 from tests.runtime.test_pool import stress
 from tests.runtime.test_stopping import Rung, alarm, ring
 from tilewright.backend.cpu.llvm import compile_assembly
@@ -53,15 +53,36 @@ def test_stress(tmp_path: Path, system: System, callers: int, threads: int, spin
 
 @needs_x86
 @pytest.mark.parametrize("system", OTHERS)
-def test_time_outs_and_signals(system: System) -> None:
+def test_time_outs_and_signals(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
     model = NativeExecutable(Manifest((), ()), objects_for(system, ENDLESS), threads=1)
-    begin = time.perf_counter()
-    with interpreter_for(system), pytest.raises(Timeout):
-        model.run({}, timeout=0.1)
-    assert time.perf_counter() - begin >= 0.1
-    with interpreter_for(system), alarm(0.1, ring), pytest.raises(Rung):
-        model.run({})
+    with pool_for(system) as pool:
+        monkeypatch.setattr(model, "_pool", pool)
+        begin = time.perf_counter()
+        with pytest.raises(Timeout):
+            model.run({}, timeout=0.1)
+        assert time.perf_counter() - begin >= 0.1
+        with alarm(0.1, ring), pytest.raises(Rung):
+            model.run({})
 
+
+@needs_x86
+@pytest.mark.parametrize("system", OTHERS)
+def test_the_clock_is_python_s(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deadlines are of Python's."""
+    model = NativeExecutable(Manifest((), ()), objects_for(system, _LOOKS_AT_THE_CLOCK), threads=1)
+    times = np.zeros(1, np.int64)
+    monkeypatch.setattr(model, "_new_times", lambda: times)
+    before = time.perf_counter_ns()
+    model._run({}, {}, None, None, 1)
+    assert before - 1000 < times[0] < time.perf_counter_ns() + 1000
+
+
+_LOOKS_AT_THE_CLOCK = """
+define i32 @tw_main(ptr %buffers, ptr %dims, ptr %workspace, ptr %context) nounwind {
+  call void @tw_mark(ptr %context, i64 0)
+  ret i32 0
+}
+"""
 
 HERE = Target.host()
 THERE = Target.parse(str(HERE).replace("x86_64", "x86_64-windows", 1)) if HERE.arch is Architecture.X86_64 else None
