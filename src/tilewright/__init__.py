@@ -14,6 +14,7 @@ from importlib import import_module
 
 from tilewright.base import errors
 from tilewright.base.garbage import seldom_collecting
+from tilewright.base.linux import require_linux
 
 __version__ = "0.1.0"
 
@@ -49,9 +50,12 @@ __all__ = [*_HOMES, "te"]  # the types are in __init__.pyi  # pyright: ignore[re
 def __getattr__(name: str) -> object:
     if name != "te" and name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    place = _HOMES.get(name, "tilewright.te")
+    if not place.startswith(("tilewright.base.", "tilewright.runtime.")):
+        require_linux(f"tilewright.{name}")
     try:
         with seldom_collecting():  # modules stay: looking for garbage among them takes an eighth of an import
-            home = import_module(_HOMES.get(name, "tilewright.te"))
+            home = import_module(place)
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("tilewright."):
             raise

@@ -1314,6 +1314,41 @@ MUTANTS = (
         ("tests/runtime/artifact/test_forged.py",),
     ),
     Mutant(
+        "systems: pages for code stay open to writes on macOS",
+        "runtime/system/macos.py",
+        "self._protect_from_writes(1)",
+        "self._protect_from_writes(0)",
+        ("tests/runtime/test_systems.py",),
+    ),
+    Mutant(
+        "systems: Windows shows no processor new code",
+        "runtime/system/windows.py",
+        "if access is Access.EXECUTE and not",
+        "if access is Access.READ and not",
+        ("tests/runtime/test_systems.py",),
+    ),
+    Mutant(
+        "systems: macOS wakes one of many",
+        "backend/cpu/systems.py",
+        "0x01000001, 0x01000001, 0x01000101",
+        "0x01000001, 0x01000001, 0x01000001",
+        ("tests/runtime/test_other_systems.py::test_stress",),
+    ),
+    Mutant(
+        "systems: the clock of Windows loses a part of each second",
+        "backend/cpu/systems.py",
+        "%scaled = mul i64 %left, {_SECOND}",
+        "%scaled = mul i64 %left, 1000000",
+        ("tests/runtime/test_other_systems.py::test_the_clock_is_python_s",),
+    ),
+    Mutant(
+        "systems: vectors that the system does not save",
+        "runtime/capabilities.py",
+        '{"avx": _VECTORS_256, "avx512f": _VECTORS_512}',
+        '{"avx512f": _VECTORS_512}',
+        ("tests/runtime/test_capabilities.py",),
+    ),
+    Mutant(
         "loader: a function may be a constant",
         "runtime/loader.py",
         "section.segment is Segment.CODE and starts_instruction",
@@ -2058,8 +2093,8 @@ MUTANTS = (
     Mutant(
         "a fork does not wait for a library",
         "base/forks.py",
-        "os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)",
-        "os.register_at_fork(before=threading.active_count)",
+        "at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)",
+        "at_fork(before=threading.active_count)",
         ("tests/base/test_forks.py::test_a_fork_waits_for_a_library",),
     ),
     Mutant(
@@ -2517,8 +2552,8 @@ MUTANTS = (
     Mutant(
         "the page after an array can be read",
         "measure/guard.py",
-        "pages.protect(PAGE + inner, PAGE, _NONE)",
-        "pages.protect(PAGE + inner, PAGE, 1)",
+        "pages.forbid(PAGE + inner, PAGE)",
+        "pages.forbid(PAGE + inner, 0)",
         _CONTRACT,
     ),
     Mutant(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ import pytest
 
 from tests.runtime import pool_stress
 from tests.runtime.images import TORTURE, compile_text, image_of
+from tests.runtime.stingy import Stingy
 from tilewright.backend.cpu.support import support_text
 from tilewright.base.errors import MeasureError
 from tilewright.runtime import abi
-from tilewright.runtime import pool as pool_module
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.memory import address_of, aligned
 from tilewright.runtime.pool import Pool, shared_pool
@@ -27,9 +28,9 @@ def image() -> LoadedImage:
     return load_image(image_of(TORTURE))
 
 
-def stress(folder: Path, *arguments: float) -> int:
-    """Run the stress program; the number of regions that it ran."""
-    for i, data in enumerate(image_of(TORTURE)):
+def stress(folder: Path, *arguments: float, objects: Sequence[bytes] = ()) -> int:
+    """Run the stress program, of this system's code or ``objects``; the number of regions that it ran."""
+    for i, data in enumerate(objects or image_of(TORTURE)):
         (folder / f"{i}.o").write_bytes(data)
     command = [sys.executable, pool_stress.__file__, str(folder), *(str(a) for a in arguments)]
     limit = 60 + 2 * arguments[-1]
@@ -99,21 +100,14 @@ def test_workers_start_once_and_stop(image: LoadedImage) -> None:
     pool.stop()
 
 
-def test_system_refuses_threads(image: LoadedImage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_system_refuses_threads(image: LoadedImage) -> None:
     """The pool stays as large as it could get, warns once, and does not ask again at each call."""
-    pool = Pool()
-    create = pool_module._create
-    asked: list[int] = []
-
-    def refusing(*arguments: object) -> int:
-        asked.append(1)
-        return create(*arguments) if len(asked) == 1 else 11
-
-    monkeypatch.setattr(pool_module, "_create", refusing)
-    with pytest.warns(UserWarning, match="only 2 threads"):
+    system = Stingy(1)
+    pool = Pool(system=system)
+    with pytest.warns(UserWarning, match=r"only 2 threads: the system refused another \(Resource temporarily unavail"):
         assert pool.ensure(4, image) == 2
     assert pool.ensure(4, image) == 2
-    assert len(asked) == 2
+    assert system.asked == 2
     assert pool_stress.torture(image, pool, 2, 1) == 0
     pool.stop()
 

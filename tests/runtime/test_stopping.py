@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tests.runtime.images import ENDLESS, SCALE, compile_text, image_of, support_object
+from tests.runtime.stingy import Stingy
 from tilewright.backend.cpu.support import DECLARATIONS, support_text
 from tilewright.base import dtypes as dt
 from tilewright.base.errors import BadInput, Timeout
 from tilewright.runtime import abi
-from tilewright.runtime import pool as pool_module
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest, Symbol, TensorSpec
@@ -343,14 +343,9 @@ def test_the_shared_ticker_has_a_pulse() -> None:
     until(lambda: ticks(shared_pool()) > before)
 
 
-def test_the_system_refuses_the_ticker(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool()
+def test_the_system_refuses_the_ticker() -> None:
+    pool = Pool(system=Stingy(0))
     image = load_image([compile_text(DECLARATIONS + SCALE), support_object()])
-
-    def refuse(*_: object) -> int:
-        return 11
-
-    monkeypatch.setattr(pool_module, "_create", refuse)
     with pytest.warns(UserWarning, match="notice timeouts and signals at their end only"):
         pool.watch(image)
     pool.watch(image)

@@ -2,14 +2,16 @@
 
 A file is written to ``.tilewright-<16 digits>.part`` in the same folder, locked by its writer, and renamed when it is
 complete. The part of a killed writer has no lock: ``sweep`` removes such parts, and none that is still being written.
+On Windows, which has neither such locks nor the owners and modes of POSIX, files are only read.
 """
 
 import contextlib
-import fcntl
+import errno
 import os
 import re
 import secrets
 import stat
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,9 @@ from typing import BinaryIO
 
 from tilewright.base.pieces import in_pieces
 
+_HINTS = ("O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
+READING = os.O_RDONLY | sum(getattr(os, name, 0) for name in _HINTS)
+"""Flags to open a file of unknown kind: never wait for a pipe, keep it from children, read bytes as they are."""
 _PART = re.compile(r"\.tilewright-[0-9a-f]{16}\.part")
 
 
@@ -38,6 +43,8 @@ def own_folder(folder: Path) -> str | None:
 
     Raises ``OSError`` if it can't be made or inspected.
     """
+    if sys.platform == "win32":
+        return "is on Windows, where Tilewright can't tell who may write to it"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -100,6 +107,8 @@ def create_file(path: Path, content: bytes, *, mode: int) -> None:
 
 def sweep(folder: Path) -> None:
     """Remove parts in ``folder`` of processes of this user that have died. Never raises."""
+    if sys.platform == "win32":
+        return
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if _PART.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
@@ -107,6 +116,8 @@ def sweep(folder: Path) -> None:
 
 
 def _sweep_part(part: Path) -> None:
+    import fcntl
+
     with contextlib.suppress(OSError):
         # Open for writing, too: network file systems require it for a lock.
         descriptor = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -120,6 +131,8 @@ def _sweep_part(part: Path) -> None:
 
 def _new_part(folder: Path, mode: int) -> tuple[Path, int]:
     """A new file in ``folder``, open and locked."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOTSUP, "Tilewright writes no files on Windows", str(folder))
     while True:
         part = folder / f".tilewright-{secrets.token_hex(8)}.part"
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
@@ -135,6 +148,8 @@ def _new_part(folder: Path, mode: int) -> tuple[Path, int]:
 
 def _is_locked(descriptor: int) -> bool:
     """Lock an open file; false if it was swept before it was locked."""
+    import fcntl
+
     with contextlib.suppress(OSError):  # a file system without locks; ``sweep`` removes nothing there
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     return os.fstat(descriptor).st_nlink > 0

@@ -10,8 +10,22 @@ times, use a ``ProcessLock``: the child has a new, free one.
 
 import os
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+
+
+def _nothing() -> None: ...
+
+
+def at_fork(
+    *,
+    before: Callable[[], None] = _nothing,
+    after_in_parent: Callable[[], None] = _nothing,
+    after_in_child: Callable[[], None] = _nothing,
+) -> None:
+    """Have these called around each fork from now on; Windows has none."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=before, after_in_parent=after_in_parent, after_in_child=after_in_child)
 
 
 class ForkLock:
@@ -24,7 +38,7 @@ class ForkLock:
         self.lock = threading.RLock()
         """The lock, for ``with``."""
         self._gate = threading.RLock()
-        os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)
+        at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._open)
 
     def give_way(self) -> None:
         """Let a waiting fork go first. A holder that takes the lock repeatedly calls this before."""

@@ -12,6 +12,7 @@ from io import BufferedReader
 from typing import Protocol, runtime_checkable
 
 from tilewright.base.errors import BadInput
+from tilewright.base.files import READING
 from tilewright.base.names import shown
 
 _KINDS = {
@@ -34,7 +35,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     """A regular file, open for reading. Raises ``OSError`` for any other file, without blocking."""
     try:
         _check(os.stat(path), path)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(path, READING)
     except ValueError as error:  # a zero byte, or half of a surrogate pair
         raise OSError(errno.EINVAL, "no file can have such a name", os.fspath(path)) from error
     try:

@@ -8,7 +8,7 @@ a ``ResourceLimit`` (``memory_guarded``).
 import ctypes
 import errno
 import os
-import resource
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,8 +66,8 @@ def out_of_memory(doing: str, error: Exception) -> OutOfMemory:
 
 
 def give_back() -> None:
-    """Return freed memory to the system, which the C library would keep for later. Does nothing if it can't (musl)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    """Return freed memory to the system, which glibc would keep for later; other C libraries have no such function."""
+    trim = None if sys.platform == "win32" else getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(0))
 
@@ -83,7 +83,11 @@ def available(root: Path = Path("/")) -> int:
 
 
 def _address_space(root: Path) -> int | None:
-    """Bytes left of ``RLIMIT_AS``."""
+    """Bytes left of ``RLIMIT_AS``, on Linux: other systems do not say how much is in use, or enforce no such limit."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     pages = _number(text_of(root / "proc/self/statm").split(" ")[0])
     return None if limit == resource.RLIM_INFINITY or pages is None else limit - pages * os.sysconf("SC_PAGE_SIZE")

@@ -37,6 +37,11 @@ SYSTEMS = {Architecture.AARCH64: (System.LINUX, System.MACOS), Architecture.X86_
 """Those of each architecture; of others, only the first one."""
 
 
+def platform_of(arch: Architecture, system: System) -> str:
+    """The text of targets for an architecture and a system: the architecture alone for Linux."""
+    return arch.value if system is System.LINUX else f"{arch.value}-{system.value}"
+
+
 @dataclass(frozen=True, slots=True)
 class Pipelines:
     """What one core does: width and number of vector registers, vector FMAs and loads per cycle."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from tilewright import __version__
 from tilewright.base.errors import MOST_CHARACTERS, InternalError, OutOfMemory, TilewrightError, Unsupported
 from tilewright.base.garbage import seldom_collecting
+from tilewright.base.linux import require_linux
 from tilewright.base.memory import out_of_memory
 from tilewright.base.names import bounded, printable
 from tilewright.cli.status import Status
@@ -68,6 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reconfigure(errors="backslashreplace")  # names of files and of values in models may not be encodable
     given = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(given[:1])
+    try:
+        require_linux(f"tilewright {chosen.verb}")
+    except Unsupported as error:
+        return _report(error)
     with seldom_collecting():
         verb = cast(Verb, importlib.import_module(f"tilewright.cli.{chosen.verb}"))
     parser = argparse.ArgumentParser(

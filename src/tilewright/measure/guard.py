@@ -14,7 +14,6 @@ from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType
 from tilewright.runtime.memory import PAGE, Pages, round_up
 
-_NONE = 0  # PROT_NONE; missing in the module mmap
 PATTERN = 0xA5
 """The byte next to arrays, and in outputs that are not floats."""
 
@@ -38,8 +37,8 @@ class Guarded:
         whole[PAGE : PAGE + inner] = PATTERN
         self._beside = (whole[PAGE:begin], whole[begin + size : PAGE + inner])
         self.array: Array = np.ndarray(shape, dtype.numpy, whole, begin)
-        pages.protect(0, PAGE, _NONE)
-        pages.protect(PAGE + inner, PAGE, _NONE)
+        pages.forbid(0, PAGE)
+        pages.forbid(PAGE + inner, PAGE)
 
     def untouched(self) -> bool:
         """Whether nothing was written next to the array."""

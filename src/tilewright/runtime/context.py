@@ -100,7 +100,7 @@ class Context:
         return _EXCEPTION.unpack_from(self._memory, abi.CONTEXT_EXCEPTION)
 
     def set_deadline(self, nanoseconds: int) -> None:
-        """Set the deadline of the next call on the monotonic clock; later calls have none."""
+        """Set the deadline of the next call, on the clock of ``time.perf_counter_ns``; later calls have none."""
         struct.pack_into("<q", self._memory, abi.CONTEXT_DEADLINE, nanoseconds)
 
 

@@ -3,21 +3,21 @@
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from tilewright.base import host
 from tilewright.base.arrays import Array
 from tilewright.base.errors import UnsupportedTarget
 from tilewright.base.host import TILES
 from tilewright.base.processors import FEATURES, Architecture, closure
+from tilewright.runtime.capabilities import capabilities
 from tilewright.runtime.executable import Executable, checked_constants, checked_threads
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.native import NativeExecutable
 
 
 def misfit(architecture: str, features: Iterable[str]) -> str | None:
-    """Why code for ``architecture`` that uses ``features`` (LLVM's names) can't run here; None if it can."""
-    here = host.detect()
-    if architecture != here.arch.value:
-        return f"it is code for {architecture}, and this machine is {here.arch.value}"
+    """Why code for ``architecture`` (and system) that uses ``features`` can't run here; None if it can."""
+    here = capabilities()
+    if architecture != here.platform:
+        return f"it is code for {architecture}, and this machine is {here.platform}"
     missing = frozenset(features) - here.features
     if not missing:
         return None

@@ -1,8 +1,8 @@
 """Loads objects as code into this process: parse, lay out, map, relocate, protect.
 
 It needs no linker, C compiler or llvmlite, only NumPy and the standard library. Pages are writable or executable, never
-both. Another object format (Mach-O, COFF) is another parser in ``_PARSERS`` with its relocation table; another source
-of pages is another ``Pages``.
+both. Another object format (Mach-O, COFF) is another parser in ``_PARSERS`` with its relocation table; another system,
+another file in ``system``.
 """
 
 import ctypes
@@ -13,11 +13,13 @@ from tilewright.base.errors import BadArtifact
 from tilewright.runtime.elf import parse_elf
 from tilewright.runtime.imports import process_imports
 from tilewright.runtime.linker import Key, Plan, link, plan, undefined
-from tilewright.runtime.memory import EXECUTE, READ, WRITE, Pages
+from tilewright.runtime.memory import Pages
 from tilewright.runtime.objectfile import INSTRUCTION_BYTES, ObjectFile, Place, Segment, host_machine
+from tilewright.runtime.system import here
+from tilewright.runtime.system.api import Access, OperatingSystem
 
 _PARSERS: Mapping[bytes, Callable[[bytes, str], ObjectFile]] = {b"\x7fELF": parse_elf}
-_ACCESS = {Segment.CODE: READ | EXECUTE, Segment.CONSTANTS: READ, Segment.DATA: READ | WRITE}
+_ACCESS = {Segment.CODE: Access.EXECUTE, Segment.CONSTANTS: Access.READ, Segment.DATA: Access.WRITE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,11 @@ def _defined(layout: Plan, key: Key, base: int) -> _Defined | None:
 class LoadedImage:
     """Machine code in memory, callable. Unmapped when this object is freed: keep it while its code may run."""
 
-    def __init__(self, layout: Plan) -> None:
-        self._pages = Pages(layout.size)
+    def __init__(self, layout: Plan, system: OperatingSystem | None = None) -> None:
+        self._pages = Pages(layout.size, for_code=True, system=system)
         base = self._pages.address
-        with self._pages.view() as memory:
+        with self._pages.written() as memory:
             link(layout, memory, base)
-        # AArch64: the kernel cleans the caches of fresh pages when they first become executable.
         for segment, span in layout.parts.items():
             self._pages.protect(span.start, span.size, _ACCESS[segment])
         self._symbols = {
@@ -84,15 +85,17 @@ class LoadedImage:
         return name in self._symbols
 
 
-def load_image(objects: Sequence[bytes], imports: Mapping[str, int] | None = None) -> LoadedImage:
+def load_image(
+    objects: Sequence[bytes], imports: Mapping[str, int] | None = None, system: OperatingSystem | None = None
+) -> LoadedImage:
     """Link relocatable objects to each other and to this process, and map the result.
 
-    ``imports`` maps names to addresses and comes before the process's own (``imports.process_imports``). Raises
+    ``imports`` maps names to addresses and comes before those of ``system``, by default this one. Raises
     ``BadArtifact`` for a damaged object, one for another machine, or a name that nobody defines.
     """
     parsed = [_parse(data, f"object {i}") for i, data in enumerate(objects)]
-    needed = undefined(parsed)
-    return LoadedImage(plan(parsed, host_machine(), {**process_imports(needed), **(imports or {})}))
+    own = process_imports(undefined(parsed), system or here())
+    return LoadedImage(plan(parsed, host_machine(), {**own, **(imports or {})}), system)
 
 
 def _parse(data: bytes, name: str) -> ObjectFile:

@@ -3,6 +3,9 @@
 import ctypes
 import math
 import mmap
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, cast
 
 import numpy as np
@@ -11,42 +14,53 @@ from tilewright.base.arrays import Array, Bytes, new_bytes
 from tilewright.base.errors import InternalError, OutOfMemory
 from tilewright.base.files import reason
 from tilewright.runtime.abi import ALIGNMENT
+from tilewright.runtime.system import here
+from tilewright.runtime.system.api import Access, OperatingSystem
 
 PAGE: Final = mmap.PAGESIZE
-READ: Final = mmap.PROT_READ
-WRITE: Final = mmap.PROT_WRITE
-EXECUTE: Final = mmap.PROT_EXEC
 
-_libc = ctypes.CDLL(None, use_errno=True)
 _byte_at = ctypes.c_char.from_buffer
 
 
 class Pages:
-    """Private zeroed pages, initially readable and writable. They are unmapped with the object.
+    """Private zeroed pages, initially readable and writable. They are unmapped with the object and its views.
 
     Private, not shared: after a fork the child has its own copy.
     """
 
-    def __init__(self, size: int) -> None:
-        """Raises ``OutOfMemory``."""
+    def __init__(self, size: int, *, for_code: bool = False, system: OperatingSystem | None = None) -> None:
+        """``for_code``: some are to become executable. Raises ``OutOfMemory``."""
         self.size = round_up(max(size, 1), PAGE)
+        self._system = system or here()
         try:
-            self._map = mmap.mmap(-1, self.size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self.address = self._system.map(self.size, for_code=for_code)
         except OSError as error:
             raise OutOfMemory(f"{self.size} bytes for code can't be mapped: {reason(error)}") from error
-        self._first = ctypes.c_char.from_buffer(self._map)
-        self.address = ctypes.addressof(self._first)
+        self._bytes = (ctypes.c_ubyte * self.size).from_address(self.address)
+        # Threads may still run code when the process ends.
+        weakref.finalize(self._bytes, self._system.unmap, self.address, self.size).atexit = False
 
     def view(self) -> memoryview:
         """All bytes, writable. Release it before the pages are protected."""
-        return memoryview(self._map)
+        return np.frombuffer(memoryview(self._bytes), np.uint8).data
 
-    def protect(self, start: int, size: int, access: int) -> None:
+    @contextmanager
+    def written(self) -> Generator[memoryview]:
+        """``view`` of pages ``for_code``, for this thread to write into; it runs no images meanwhile."""
+        with self._system.writing(), self.view() as memory:
+            yield memory
+
+    def forbid(self, start: int, size: int) -> None:
+        """Let nobody read or write the pages of ``size`` bytes from ``start``."""
+        self.protect(start, size, Access.NONE)
+
+    def protect(self, start: int, size: int, access: Access) -> None:
         """Set the protection of the pages of ``size`` bytes from ``start``, a page boundary."""
-        where = ctypes.c_void_p(self.address + start)
-        if size and _libc.mprotect(where, ctypes.c_size_t(round_up(size, PAGE)), access) != 0:
-            reason = ctypes.get_errno()
-            raise InternalError(f"mprotect refused access {access} for {size} bytes: error {reason}")
+        try:
+            if size:
+                self._system.protect(self.address + start, round_up(size, PAGE), access)
+        except OSError as error:
+            raise InternalError(f"{size} bytes can't be made {access.value}: {reason(error)}") from error
 
 
 def round_up(size: int, unit: int) -> int:

@@ -201,7 +201,7 @@ class NativeExecutable(Executable):
         if times is not None:
             context.record_times(address_of(times))
         if timeout is not None:
-            context.set_deadline(time.monotonic_ns() + nanoseconds(timeout))
+            context.set_deadline(time.perf_counter_ns() + nanoseconds(timeout))
         code = self._entry.call(context.address)
         if times is not None:
             context.record_times(0)

@@ -1,8 +1,8 @@
 """The worker pool of this process: its block of memory, its threads, the thread that counts ticks, fork and exit.
 
 The threads run native code (``backend.cpu.pool_text``; protocol: ``abi``); this file only starts and ends them. They
-are bare pthreads, not Python threads, as they never use the interpreter. They run the ``tw_worker`` of the first image
-that requested threads; that image stays mapped forever.
+are the system's, not Python's, as they never use the interpreter. They run the ``tw_worker`` of the first image that
+requested threads; that image stays mapped forever.
 
 Fork: a child has its parent's memory and none of its threads. It clears the block in place, so that contexts still
 point to it, starts new workers when a model next requests them, and a ticker at once if its parent had one.
@@ -10,33 +10,21 @@ point to it, starts new workers when a model next requests them, and a ticker at
 
 import atexit
 import ctypes
-import os
-import signal
 import threading
 import warnings
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
-from tilewright.base.errors import MeasureError
+from tilewright.base.files import reason
+from tilewright.base.forks import ForkLock, at_fork
 from tilewright.runtime import abi
 from tilewright.runtime.interrupts import hooks
 from tilewright.runtime.loader import LoadedImage
 from tilewright.runtime.memory import Pages
+from tilewright.runtime.system import here
+from tilewright.runtime.system.api import OperatingSystem
 
-_libc = ctypes.CDLL(None)
-_word = ctypes.c_void_p
-_create = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word, _word, _word)(("pthread_create", _libc))
-_join = ctypes.CFUNCTYPE(ctypes.c_int, _word, _word)(("pthread_join", _libc))
-_self = ctypes.CFUNCTYPE(_word)(("pthread_self", _libc))
-_get_mask = ctypes.CFUNCTYPE(ctypes.c_int, _word, ctypes.c_size_t, _word)(("pthread_getaffinity_np", _libc))
-_put_mask = ctypes.CFUNCTYPE(ctypes.c_int, _word, ctypes.c_size_t, ctypes.c_char_p)(("pthread_setaffinity_np", _libc))
-_MASK_BYTES: Final = 1024
-"""Of an affinity mask: up to 8192 processors."""
-_Stop = ctypes.CFUNCTYPE(None, _word)
-
-# Faults of a kernel are delivered to the thread that causes them; all other signals to Python's threads.
-_FAULTS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGABRT}
+_Stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 # Objects that threads may still use after their pool's last Python reference is gone.
 _forever: list[tuple[Pages, LoadedImage]] = []
@@ -45,8 +33,9 @@ _forever: list[tuple[Pages, LoadedImage]] = []
 class Pool:
     """Threads and their block shared with native callers. Use the process's one: ``shared_pool``."""
 
-    def __init__(self, spins: int = abi.DEFAULT_SPINS) -> None:
-        self._pages = Pages(abi.POOL_BYTES)
+    def __init__(self, spins: int = abi.DEFAULT_SPINS, system: OperatingSystem | None = None) -> None:
+        self._system = system or here()
+        self._pages = Pages(abi.POOL_BYTES, system=self._system)
         self._spins = spins
         self._image: LoadedImage | None = None
         self._hooks = hooks()
@@ -73,21 +62,12 @@ class Pool:
             with self._lock:
                 self._start_ticker(image)
 
-    @contextmanager
-    def pinned(self, processors: Sequence[int]) -> Generator[None]:
+    def pinned(self, processors: Sequence[int]) -> AbstractContextManager[None]:
         """Keep each thread of a call on one processor: the caller on the first, running workers on the next ones.
 
-        Their affinity masks are restored at the end. Raises ``MeasureError`` if the system refuses a processor.
+        They may move again at the end. Raises ``MeasureError`` if the system refuses a processor.
         """
-        threads = [_self(), *self._threads][: len(processors)]
-        masks = [_mask_of(thread) for thread in threads]
-        try:
-            for thread, processor in zip(threads, processors, strict=False):
-                _set_mask(thread, (1 << processor).to_bytes(_MASK_BYTES, "little"))
-            yield
-        finally:
-            for thread, mask in zip(threads, masks, strict=True):
-                _set_mask(thread, mask)
+        return self._system.pinned(self._threads, processors)
 
     def stop(self) -> None:
         """End the workers when they have no chunk, and wait for them. Later calls run on their own thread."""
@@ -96,10 +76,10 @@ class Pool:
             if self._image is not None and (self._threads or self._ticker):
                 _Stop(self._image.symbol(abi.STOP))(self.address)
             while self._threads:
-                _join(self._threads.pop(), None)
+                self._system.join_thread(self._threads.pop())
             self._put(abi.POOL_WORKERS, 0)
             if self._ticker:
-                _join(self._ticker, None)
+                self._system.join_thread(self._ticker)
                 self._ticker = 0
 
     def after_fork(self) -> None:
@@ -127,9 +107,8 @@ class Pool:
         if self._full or abi.WORKER not in image:
             return
         worker = self._kept(image).symbol(abi.WORKER)
-        with _without_signals():
-            while len(self._threads) < threads - 1 and self._start_one(worker):
-                pass
+        while len(self._threads) < threads - 1 and self._start_one(worker):
+            pass
 
     def _start_ticker(self, image: LoadedImage) -> None:
         """Start the ticker, if there is none. The caller holds the lock."""
@@ -137,13 +116,12 @@ class Pool:
             return
         ticker = self._kept(image).symbol(abi.TICKER)
         self._put(abi.POOL_AWAKE, 2)
-        handle = ctypes.c_void_p()
-        with _without_signals():
-            error = _create(ctypes.addressof(handle), None, ticker, self.address)
-        self._ticker = 0 if error else handle.value
-        if error:
+        try:
+            self._ticker = self._system.create_thread(ticker, self.address)
+        except OSError as error:
+            self._ticker = 0
             told = "runs notice timeouts and signals at their end only: the system refused a thread"
-            warnings.warn(f"{told} ({os.strerror(error)})", stacklevel=2)
+            warnings.warn(f"{told} ({reason(error)})", stacklevel=2)
 
     def _kept(self, image: LoadedImage) -> LoadedImage:
         """The image whose code the threads run: the first one, which is never unmapped."""
@@ -158,13 +136,12 @@ class Pool:
         slot = self.address + abi.POOL_SLOTS + number * abi.SLOT_BYTES
         ctypes.c_uint64.from_address(slot).value = self.address
         ctypes.c_int64.from_address(slot + 8).value = number
-        handle = ctypes.c_void_p()
-        error = _create(ctypes.addressof(handle), None, worker, slot)
-        if error:
+        try:
+            self._threads.append(self._system.create_thread(worker, slot))
+        except OSError as error:
             self._full = True
-            warnings.warn(f"only {number} threads: the system refused another ({os.strerror(error)})", stacklevel=2)
+            warnings.warn(f"only {number} threads: the system refused another ({reason(error)})", stacklevel=2)
             return False
-        self._threads.append(handle.value or 0)
         self._put(abi.POOL_WORKERS, number)
         return True
 
@@ -172,41 +149,17 @@ class Pool:
         ctypes.c_int32.from_address(self.address + offset).value = value
 
 
-@contextmanager
-def _without_signals() -> Generator[None]:
-    """Threads inherit the signal mask of their creator."""
-    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - _FAULTS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
-
-
-def _mask_of(thread: int) -> bytes:
-    """The affinity mask of a pthread, as glibc's ``cpu_set_t``: a bit for each processor."""
-    mask = ctypes.create_string_buffer(_MASK_BYTES)
-    error = _get_mask(thread, _MASK_BYTES, mask)
-    if error:
-        raise MeasureError(f"the processors of a thread are unknown ({os.strerror(error)})")
-    return mask.raw
-
-
-def _set_mask(thread: int, mask: bytes) -> None:
-    error = _put_mask(thread, _MASK_BYTES, mask)
-    if error:
-        raise MeasureError(f"a thread can't be kept on one processor ({os.strerror(error)})")
-
-
-def _make_shared() -> Pool:
-    pool = Pool()
-    atexit.register(pool.stop)
-    os.register_at_fork(after_in_child=pool.after_fork)
-    return pool
-
-
-_shared = _make_shared()
+_MAKING = ForkLock()
+_shared: list[Pool] = []
+"""The pool, once it was asked for."""
 
 
 def shared_pool() -> Pool:
     """The only pool of this process; it starts without workers. Ends with the process, and survives a fork."""
-    return _shared
+    with _MAKING.lock:
+        if not _shared:
+            pool = Pool()
+            atexit.register(pool.stop)
+            at_fork(after_in_child=pool.after_fork)
+            _shared.append(pool)
+        return _shared[0]

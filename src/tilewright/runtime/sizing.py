@@ -73,10 +73,17 @@ def _positive(text: str) -> int | None:
 def processors_by_core(root: Path = Path("/")) -> list[list[int]]:
     """Processors in the affinity mask, in lists of hardware threads of one core."""
     folder, cores = root / "sys/devices/system/cpu", dict[str, list[int]]()
-    for processor in sorted(os.sched_getaffinity(0)):
+    for processor in _usable():
         siblings = text_of(folder / f"cpu{processor}/topology/thread_siblings_list") or str(processor)
         cores.setdefault(siblings, []).append(processor)
     return list(cores.values())
+
+
+def _usable() -> list[int]:
+    """Processors in the affinity mask; all of them on a system that tells of none."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def _quota(root: Path) -> float | None:

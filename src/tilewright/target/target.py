@@ -35,6 +35,7 @@ from tilewright.base.processors import (
     closure,
     features_of,
     pipelines_of,
+    platform_of,
     without,
 )
 from tilewright.base.settings import Settings
@@ -132,7 +133,7 @@ class Target:
             offered = installed(GROUP, Target)
             if first in offered:
                 return Target.parse(",".join((str(offered[first]), *rest)))
-            elsewhere = (f"{arch.value}-{one.value}" for arch, systems in SYSTEMS.items() for one in systems[1:])
+            elsewhere = (platform_of(arch, one) for arch, systems in SYSTEMS.items() for one in systems[1:])
             known = ", ".join((*(arch.value for arch in Architecture), *elsewhere, *offered))
             raise ParseError(
                 f"target {shown(text)}: unknown architecture {shown(first)}; known: {known}, and host alone; a "
@@ -151,7 +152,7 @@ class Target:
     @property
     def platform(self) -> str:
         """The architecture, and the system if it is not Linux."""
-        return self.arch.value if self.system is System.LINUX else f"{self.arch.value}-{self.system.value}"
+        return platform_of(self.arch, self.system)
 
     @property
     def llvm_features(self) -> str:

@@ -31,7 +31,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO
-from tilewright.target.target import Architecture, System, Target
+from tilewright.target.target import Architecture, Target
 
 _SUPPORT = Recent(4)
 """Object code of the support functions where there is no other cache: it takes longer to make than that of a kernel."""
@@ -167,8 +167,8 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
         for site in sites[name]
     )
     declarations = "\n".join(f"declare hidden void @{name}(ptr, ptr, ptr, ptr)" for name in known)
-    has_threads = target.arch not in WASM and target.system is System.LINUX
-    text, support = f"{_assemble(module)}\n{declarations}", support_text(target.arch.value, threads=has_threads)
+    text = f"{_assemble(module)}\n{declarations}"
+    support = support_text(target.arch.value, target.system, threads=target.arch not in WASM)
     needs = Needs(info.workspace_bytes, info.scratch_bytes, info.more_workspace, tuple(named), info.calls)
     return Code(modules, text, support, tuple(regions), needs, target)
 

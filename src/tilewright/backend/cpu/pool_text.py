@@ -1,22 +1,22 @@
 """LLVM IR text of the worker pool: parallel regions on several threads. ``support`` puts it into images.
 
 The protocol, and its correctness argument, are in ``runtime.abi``; ``tests/runtime/test_pool_protocol.py`` checks a
-model of it. A system with another way to sleep needs another ``_waiting`` (``Processor.waiting``).
+model of it. How threads sleep and are woken is in ``systems`` (``Processor.waiting``, where there is no system).
 """
 
 from tilewright.backend.cpu.processors import Processor
+from tilewright.backend.cpu.systems import system_text
+from tilewright.base.processors import System
 from tilewright.runtime import abi
 
-_FUTEX_WAIT_PRIVATE, _FUTEX_WAKE_PRIVATE = 128, 129
 
-
-def pool_text(processor: Processor) -> str:
+def pool_text(processor: Processor, system: System = System.LINUX) -> str:
     """Definitions of ``tw_parallel_for``, ``tw_worker`` and ``tw_stop``.
 
     They use ``tw_serial`` of ``support``, and ``tw_stopped`` of ``stop_text``.
     """
     parts = (
-        processor.waiting or _waiting(processor),
+        processor.waiting or system_text(system, processor).waiting,
         _pause(processor),
         _chunk(),
         _drain(),
@@ -32,36 +32,6 @@ def pool_text(processor: Processor) -> str:
 def field(name: str, block: str, offset: int) -> str:
     """IR that sets ``%name`` to the address of a field of a block."""
     return f"%{name} = getelementptr i8, ptr %{block}, i64 {offset}"
-
-
-def _waiting(processor: Processor) -> str:
-    """Sleep while a 32-bit word has a value, and wake the sleepers: the Linux futex."""
-    unused = "ptr null, ptr null, i32 0"
-    wait = f"i64 {processor.futex}, ptr %word, i32 {_FUTEX_WAIT_PRIVATE}, i32 %value, {unused}"
-    nap = f"i64 {processor.futex}, ptr %word, i32 {_FUTEX_WAIT_PRIVATE}, i32 %value, ptr @tw_nap_time, ptr null, i32 0"
-    wake = f"i64 {processor.futex}, ptr %word, i32 {_FUTEX_WAKE_PRIVATE}, i32 %count, {unused}"
-    return f"""\
-declare i64 @syscall(i64, ...)
-
-; Returns at once if the word has another value, and may return for no reason.
-define internal void @tw_wait(ptr %word, i32 %value) nounwind {{
-  %r = call i64 (i64, ...) @syscall({wait})
-  ret void
-}}
-
-@tw_nap_time = internal constant [2 x i64] [i64 0, i64 {abi.TICK_MILLISECONDS * 1_000_000}]
-
-; The same, for a tick at most.
-define internal void @tw_nap(ptr %word, i32 %value) nounwind {{
-  %r = call i64 (i64, ...) @syscall({nap})
-  ret void
-}}
-
-define internal void @tw_wake(ptr %word, i32 %count) nounwind {{
-  %r = call i64 (i64, ...) @syscall({wake})
-  ret void
-}}
-"""
 
 
 def _pause(processor: Processor) -> str:

@@ -1,4 +1,4 @@
-"""Processor-specific parts of the support functions: waiting, and the floating-point mode.
+"""Processor-specific parts of the support functions: pauses, and the floating-point mode.
 
 A new processor needs an entry in ``PROCESSORS``.
 """
@@ -23,7 +23,7 @@ class Processor:
     save: str = ""
     restore: str = ""
     waiting: str = ""
-    """Definitions of ``tw_wait``, ``tw_nap`` and ``tw_wake``; empty: those of Linux."""
+    """Definitions of ``tw_wait``, ``tw_nap`` and ``tw_wake``; empty: those of the system (``systems``)."""
 
 
 _X86_DEFAULT_MXCSR = 0x1F80  # all exceptions masked, round to nearest, denormals kept

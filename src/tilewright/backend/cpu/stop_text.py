@@ -5,11 +5,9 @@ check of main and serial loops.
 """
 
 from tilewright.backend.cpu.pool_text import field
-from tilewright.backend.cpu.processors import Processor
+from tilewright.backend.cpu.systems import SystemText
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.runtime import abi
-
-_NANOSECONDS = 1_000_000
 
 
 def poll(text: FunctionText, worker: str) -> None:
@@ -23,29 +21,14 @@ def poll(text: FunctionText, worker: str) -> None:
     text.leave_if(changed, f"call i1 @tw_check(ptr %context, i64 {worker})")
 
 
-def stop_text(processor: Processor) -> str:
+def stop_text(system: SystemText) -> str:
     """Definitions of ``tw_begin``, ``tw_end``, ``tw_stopped``, ``tw_check`` and ``tw_ticker``.
 
     They use ``tw_fail`` of ``support``, and ``tw_nap``, ``tw_wait`` and ``tw_wake`` of ``pool_text``.
     """
-    return "\n".join((_CLOCK, _begin(), _end(), _stopped(), _stir(), _check(), _signals(processor), _ticker()))
-
-
-_CLOCK = f"""\
-declare i32 @clock_gettime(i32, ptr) nounwind
-
-; Nanoseconds of clock number 1, CLOCK_MONOTONIC.
-define internal i64 @tw_now() nounwind {{
-  %time = alloca [2 x i64]
-  %failed = call i32 @clock_gettime(i32 1, ptr %time)
-  %seconds = load i64, ptr %time
-  %rest.at = getelementptr i64, ptr %time, i64 1
-  %rest = load i64, ptr %rest.at
-  %whole = mul i64 %seconds, {1000 * _NANOSECONDS}
-  %now = add i64 %whole, %rest
-  ret i64 %now
-}}
-"""
+    return "\n".join(
+        (system.clock, _begin(), _end(), _stopped(), _stir(), _check(), _signals(system.main_thread), _ticker())
+    )
 
 
 def _begin() -> str:
@@ -208,8 +191,8 @@ go:
 """
 
 
-def _signals(processor: Processor) -> str:
-    """Only the main thread runs handlers; others need not wait for the interpreter's lock."""
+def _signals(main_thread: str) -> str:
+    """Only the main thread runs handlers; others need not wait for the interpreter's lock, where the system tells."""
     ensure, release, check, fetch = (
         field(f"{name}.at", "pool", abi.POOL_HOOKS + 8 * i)
         for i, name in enumerate(("ensure", "release", "check", "fetch"))
@@ -224,9 +207,7 @@ define internal i1 @tw_signals(ptr %context, ptr %pool) nounwind {{
   %none = icmp eq ptr %ensure, null
   br i1 %none, label %go, label %who
 who:
-  %process = call i64 (i64, ...) @syscall(i64 {processor.getpid})
-  %thread = call i64 (i64, ...) @syscall(i64 {processor.gettid})
-  %main = icmp eq i64 %process, %thread
+{main_thread}
   br i1 %main, label %ask, label %go
 ask:
   {check}

@@ -5,13 +5,15 @@ without llvmlite. ``support_text`` gives the definitions (once per image); ``DEC
 same image. The functions are hidden: calls inside an image are direct, and images do not interfere.
 
 The pool itself is in ``pool_text``, how calls are stopped in ``stop_text``, what differs between processors in
-``processors``.
+``processors``, and between operating systems in ``systems``.
 """
 
 from tilewright.backend.cpu.pool_text import field, pool_text
 from tilewright.backend.cpu.processors import PROCESSORS, UNKNOWN, Processor
 from tilewright.backend.cpu.stop_text import NO_STOP, stop_text
+from tilewright.backend.cpu.systems import system_text
 from tilewright.base.errors import UnsupportedTarget
+from tilewright.base.processors import System
 from tilewright.runtime import abi
 
 DECLARATIONS = """\
@@ -36,21 +38,20 @@ define hidden i32 @tw_run(ptr %context) nounwind {{
 """``tw_run``: ``tw_enter`` with the image's own main, for who knows no address of it."""
 
 
-def support_text(arch: str, system: str = "linux", threads: bool = True, regions: str = "") -> str:
+def support_text(arch: str, system: System = System.LINUX, threads: bool = True, regions: str = "") -> str:
     """Definitions of all support functions for a target, as LLVM IR text without triple or data layout.
 
     ``arch`` is ``x86_64``, ``aarch64`` or ``riscv64``; with ``threads=False``, any architecture: regions are then plain
     loops, or what the text ``regions`` makes of them: a definition of ``tw_parallel_for``, which may use ``tw_serial``.
     Raises ``UnsupportedTarget`` for a target on which the pool can't wait.
     """
-    if threads and (system != "linux" or arch not in PROCESSORS):
-        known = ", ".join(PROCESSORS)
+    if threads and arch not in PROCESSORS:
         raise UnsupportedTarget(
-            f"no worker pool for {arch}-{system} (there is one for linux on {known}); use threads=False"
+            f"no worker pool for {arch} (there is one for {', '.join(PROCESSORS)}); use threads=False"
         )
     processor = PROCESSORS.get(arch, UNKNOWN)
-    regions = pool_text(processor) if threads else regions or _PLAIN_PARALLEL_FOR
-    stops, mark = (stop_text(processor), _mark()) if system == "linux" and threads else (NO_STOP, _NO_MARK)
+    regions = pool_text(processor, system) if threads else regions or _PLAIN_PARALLEL_FOR
+    stops, mark = (stop_text(system_text(system, processor)), _mark()) if threads else (NO_STOP, _NO_MARK)
     return "\n".join((processor.declarations, _common(), _enter(processor), mark, _SERIAL, stops, regions))
 
 

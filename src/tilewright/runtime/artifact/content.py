@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.base.errors import BadInput, CorruptArtifact
-from tilewright.base.files import reason
+from tilewright.base.files import READING, reason
 from tilewright.base.outputs import AnyPath
 from tilewright.base.pieces import HUGE_PAGE
 from tilewright.runtime.memory import aligned
@@ -29,11 +29,12 @@ def own_bytes(path: AnyPath) -> memoryview:
     try:
         memory = aligned(facts.st_size, f"the artifact {os.fspath(path)}")
         done = 0
-        while done < facts.st_size:
-            count = os.readv(descriptor, [memory[done:].data])
-            if not count:
-                raise CorruptArtifact(f"the artifact {os.fspath(path)} was cut while it was read; load it again")
-            done += count
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            while done < facts.st_size:
+                count = file.readinto(memory[done:].data)
+                if not count:
+                    raise CorruptArtifact(f"the artifact {os.fspath(path)} was cut while it was read; load it again")
+                done += count
     except OSError as error:
         raise BadInput(f"the artifact {os.fspath(path)} can't be read: {reason(error)}") from error
     finally:
@@ -119,8 +120,7 @@ class Mapped:
 
 def _opened(path: AnyPath) -> tuple[int, os.stat_result]:
     try:
-        # Non-blocking: opening a pipe would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, READING)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else error
         raise BadInput(f"the artifact {os.fspath(path)!r} can't be opened: {why}") from error

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 from pathlib import Path
 
 from tilewright.base.files import create_file, sweep
@@ -15,6 +16,8 @@ def make_secret(path: Path, content: bytes) -> None:
 
 def read_secret(path: Path, most: int) -> bytes:
     """The content, or its first ``most`` bytes. Raises ``OSError`` if it is missing, or other users could read it."""
+    if sys.platform == "win32":
+        raise PermissionError(0, "Tilewright can't tell on Windows who could read it")
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
