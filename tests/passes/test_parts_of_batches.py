@@ -12,18 +12,25 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright import compilation
+from tilewright.backend.cpu.image import emit
 from tilewright.base.arrays import Array
+from tilewright.base.dtypes import f32
+from tilewright.base.errors import BadProgram
 from tilewright.base.numerics import Math, Precision
 from tilewright.base.settings import Settings
 from tilewright.compilation import Compiled, Options
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
+from tilewright.graph import Value
 from tilewright.insight.compare import all_values
 from tilewright.insight.explain import explain
 from tilewright.insight.places import calls_of
 from tilewright.insight.profile import profile
+from tilewright.interface import manifest
 from tilewright.loops.interpreter import interpret
 from tilewright.loops.ir import Loop
+from tilewright.loops.parser import parse_program
+from tilewright.loops.verify import verify
 from tilewright.loops.visit import walk
 from tilewright.passes.choose_parts import choose_parts
 from tilewright.passes.fuse import Group, fuse
@@ -128,24 +135,56 @@ def test_bits_are_the_same(loops: Loops, precision: Precision, monkeypatch: pyte
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_main_runs_in_the_interpreter_and_needs_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_in_a_loop_need_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     options = Options(SMALL, threads=1, math=Math.STRICT)
-    made, before = (compiled(monkeypatch, each, options, size=5) for each in (in_loops(99, 8), whole))
-    assert made.executable.manifest.workspace < before.executable.manifest.workspace / 4
-    arrays = dict(
-        zip((p.name for p in made.main.inputs), (*images(5).values(), *made.executable.constants), strict=True)
+    made, before = (compiled(monkeypatch, each, options) for each in (in_loops(99, 8), whole))
+    few, many = (one.executable.manifest.workspace for one in (made, before))
+    assert isinstance(few, int)
+    assert isinstance(many, int)
+    assert few < many / 4
+
+
+MAIN = """
+program main(x: f32[6, 2, 2]) -> (y: f32[6, 4]):
+  for part in range(3):
+    alloc t: f32[2, 4]
+    kernel double(x[2 * part +: 2, :, :], t)
+    kernel double(t, y[2 * part +: 2, :])
+"""
+DOUBLE = """
+program double(a: f32[2, 4]) -> (b: f32[2, 4]):
+  for i in range(2):
+    for j in range(4):
+      b[i, j] = a[i, j] + a[i, j]
+"""
+
+
+def test_a_loop_in_main_has_its_meaning_in_the_interpreter_and_in_code() -> None:
+    main, kernel = parse_program(MAIN), parse_program(DOUBLE)
+    verify(main)
+    assert parse_program(str(main)) == main
+    x = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
+    expected = 4 * x.reshape(6, 4)
+    np.testing.assert_array_equal(interpret(main, {"x": x}, programs={"double": kernel})["y"], expected)
+    made = emit(main, [kernel], Target.host()).link()
+    shown = manifest(
+        [Value("x", f32, main.inputs[0].shape)], [Value("y", f32, main.results[0].shape)], [], (), made.needs
     )
-    programs = {kernel.program.name: kernel.program for kernel in made.kernels}
-    found = interpret(made.main, arrays, programs=programs)
-    for result, value in zip(made.main.results, before.executable.run(images(5)), strict=True):
-        np.testing.assert_allclose(found[result.name], value, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(made.launch(shown, threads=1).run({"x": x})[0], expected)
+    assert made.needs.workspace_bytes == 64, "one part of t"
+
+
+def test_what_does_not_lie_in_one_piece_is_refused() -> None:
+    main = parse_program(MAIN.replace("y[2 * part +: 2, :]", "y[2 * part +: 2, 1 +: 2]"))
+    with pytest.raises(BadProgram, match="in one piece"):
+        emit(main, [parse_program(DOUBLE)], Target.host())
 
 
 def test_it_is_explained_and_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
     made = compiled(monkeypatch, in_loops(99, 4), Options(SMALL, threads=1, math=Math.STRICT))
     known = explain(made, made.graph)
     (finding,) = (one for one in known.findings if one.kind == "in parts")
-    assert (finding.subject, "4 times" in finding.reason) == ("c0 to y", True)
+    assert (finding.subject, "4 times" in finding.reason) == ("node c0 (Conv) to node y (Gemm)", True)
     times = [call.times for call in calls_of(made)]
     assert times == [4] * len(times)
     assert [row.calls for row in profile(made.executable, images(), made, None, 0.01).kernels] == times

@@ -93,7 +93,8 @@ class Finding:
 
     kind: str
     """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``in parts``,
-    ``fallback``, ``stage``, ``accelerator``, ``not accelerated``, ``library``, ``not by library``, ``bounds checks``."""
+    ``fallback``, ``stage``, ``accelerator``, ``not accelerated``, ``library``, ``not by library`` or
+    ``bounds checks``."""
     subject: str
     reason: str
     next_step: str

@@ -85,9 +85,8 @@ def _reads_in_place(op: Compute, known: set[Tensor]) -> bool:
     image = op.axes[0].var
 
     def taken(read: Read) -> Expr | None:
-        return (
-            Read(read.source, (ZERO, *read.indices[1:])) if read.source in known and read.indices[0] == image else None
-        )
+        is_in_place = read.source in known and read.indices[0] == image
+        return Read(read.source, (ZERO, *read.indices[1:])) if is_in_place else None
 
     reads = [indices for source, indices in reads_of(op) if source in known]
     condition = op.reduction.condition if op.reduction else TRUE
