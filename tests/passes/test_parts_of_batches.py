@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -51,21 +52,19 @@ def network(batch: int | str = BATCH, size: int = 20) -> onnx.ModelProto:
         scale = np.float32(np.prod(shape[1:])) ** -0.5
         return numpy_helper.from_array(random.standard_normal(shape, np.float32) * scale, name)
 
-    def node(kind: str, inputs: str, output: str, **attributes: object) -> onnx.NodeProto:
-        return helper.make_node(kind, inputs.split(), [output], name=output, **attributes)
-
+    node = helper.make_node
     nodes = [
-        node("Conv", "x w0", "c0", pads=[1, 1, 1, 1]),
-        node("Relu", "c0", "r0"),
-        node("MaxPool", "r0", "p", kernel_shape=[2, 2], pads=[1, 1, 0, 0]),
-        node("Conv", "p w1", "c1"),
-        node("Relu", "c1", "r1"),
-        node("Conv", "r1 w2", "c2", pads=[1, 1, 1, 1]),
-        node("Add", "c2 p", "a"),
-        node("Relu", "a", "r2"),
-        node("GlobalAveragePool", "r2", "g"),
-        node("Flatten", "g", "f"),
-        node("Gemm", "f w3", "y"),
+        node("Conv", ["x", "w0"], ["c0"], "c0", pads=[1, 1, 1, 1]),
+        node("Relu", ["c0"], ["r0"], "r0"),
+        node("MaxPool", ["r0"], ["p"], "p", kernel_shape=[2, 2], pads=[1, 1, 0, 0]),
+        node("Conv", ["p", "w1"], ["c1"], "c1"),
+        node("Relu", ["c1"], ["r1"], "r1"),
+        node("Conv", ["r1", "w2"], ["c2"], "c2", pads=[1, 1, 1, 1]),
+        node("Add", ["c2", "p"], ["a"], "a"),
+        node("Relu", ["a"], ["r2"], "r2"),
+        node("GlobalAveragePool", ["r2"], ["g"], "g"),
+        node("Flatten", ["g"], ["f"], "f"),
+        node("Gemm", ["f", "w3"], ["y"], "y"),
     ]
     weights = [weight("w0", 32, 3, 3, 3), weight("w1", 48, 32, 1, 1), weight("w2", 32, 48, 3, 3), weight("w3", 32, 10)]
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3, size, size])]
@@ -74,8 +73,8 @@ def network(batch: int | str = BATCH, size: int = 20) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def images(size: int = 20) -> dict[str, Array]:
-    return {"x": np.random.default_rng(6).standard_normal((BATCH, 3, size, size), np.float32)}
+def images() -> dict[str, Array]:
+    return {"x": np.random.default_rng(6).standard_normal((BATCH, 3, 20, 20), np.float32)}
 
 
 def in_loops(length: int, count: int) -> Callable[[Sequence[int]], tuple[InParts, ...]]:
@@ -95,14 +94,16 @@ def in_loops(length: int, count: int) -> Callable[[Sequence[int]], tuple[InParts
 Loops = Callable[[Sequence[int]], tuple[InParts, ...]]
 
 
-def compiled(monkeypatch: pytest.MonkeyPatch, loops: Loops, options: Options, size: int = 20) -> Compiled:
+@cache
+def compiled(loops: Loops, precision: Precision) -> Compiled:
     """The network with these loops."""
 
-    def chosen(laid_out: LaidOut, groups: tuple[Group, ...], _: Target) -> tuple[InParts, ...]:
+    def chosen(laid_out: LaidOut, groups: Sequence[Group], _: Target) -> tuple[InParts, ...]:
         return loops([images_of(group, laid_out.graph) for group in groups])
 
-    monkeypatch.setattr(compilation, "choose_parts", chosen)
-    return compile_graph(importer.load(network(size=size)), options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compilation, "choose_parts", chosen)
+        return compile_graph(importer.load(network()), Options(SMALL, threads=3, precision=precision))
 
 
 def whole(_: Sequence[int]) -> tuple[InParts, ...]:
@@ -110,35 +111,33 @@ def whole(_: Sequence[int]) -> tuple[InParts, ...]:
     return ()
 
 
+ALL = in_loops(99, 8)
+F32, BF16 = Precision.FP32, Precision.BF16
 CASES = [
-    pytest.param(in_loops(99, 8), Precision.BF16, id="all, bf16"),
-    pytest.param(in_loops(2, 4), Precision.FP32, id="two"),
-    pytest.param(in_loops(2, 2), Precision.BF16, id="two, bf16", marks=pytest.mark.slow),
-    pytest.param(in_loops(3, 2), Precision.FP32, id="three", marks=pytest.mark.slow),
-    pytest.param(in_loops(99, 4), Precision.FP32, id="all", marks=pytest.mark.slow),
+    pytest.param(ALL, BF16, id="all, bf16"),
+    pytest.param(in_loops(2, 4), F32, id="two"),
+    pytest.param(in_loops(2, 2), BF16, id="two, bf16", marks=pytest.mark.slow),
+    pytest.param(in_loops(3, 2), F32, id="three", marks=pytest.mark.slow),
+    pytest.param(in_loops(99, 4), F32, id="all", marks=pytest.mark.slow),
 ]
 
 
 @pytest.mark.parametrize(("loops", "precision"), CASES)
-def test_bits_are_the_same(loops: Loops, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Options(SMALL, threads=3, precision=precision)
-    expected, made = (compiled(monkeypatch, each, options) for each in (whole, loops))
+def test_bits_are_the_same(loops: Loops, precision: Precision) -> None:
+    expected, made = compiled(whole, precision), compiled(loops, precision)
     assert any(isinstance(stmt, Loop) for stmt in walk(made.main.body))
     for threads in (1, 2, 3):
         pairs = zip(made.executable.run(images(), threads=threads), expected.executable.run(images()), strict=True)
         for found, value in pairs:
             np.testing.assert_array_equal(found, value)
-    values = all_values(expected, images())
-    found = all_values(made, images())
+    values, found = all_values(expected, images()), all_values(made, images())
     assert found.keys() == values.keys()
     for name, value in values.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def test_values_in_a_loop_need_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Options(SMALL, threads=1, math=Math.STRICT)
-    made, before = (compiled(monkeypatch, each, options) for each in (in_loops(99, 8), whole))
-    few, many = (one.executable.manifest.workspace for one in (made, before))
+def test_values_in_a_loop_need_less_memory() -> None:
+    few, many = (compiled(loops, BF16).executable.manifest.workspace for loops in (ALL, whole))
     assert isinstance(few, int)
     assert isinstance(many, int)
     assert few < many / 4
@@ -180,13 +179,13 @@ def test_what_does_not_lie_in_one_piece_is_refused() -> None:
         emit(main, [parse_program(DOUBLE)], Target.host())
 
 
-def test_it_is_explained_and_profiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = compiled(monkeypatch, in_loops(99, 4), Options(SMALL, threads=1, math=Math.STRICT))
+def test_it_is_explained_and_profiled() -> None:
+    made = compiled(ALL, BF16)
     known = explain(made, made.graph)
     (finding,) = (one for one in known.findings if one.kind == "in parts")
-    assert (finding.subject, "4 times" in finding.reason) == ("node c0 (Conv) to node y (Gemm)", True)
+    assert (finding.subject, "8 times" in finding.reason) == ("node c0 (Conv) to node y (Gemm)", True)
     times = [call.times for call in calls_of(made)]
-    assert times == [4] * len(times)
+    assert times == [8] * len(times)
     assert [row.calls for row in profile(made.executable, images(), made, None, 0.01).kernels] == times
     assert sum(kernel.calls for kernel in known.kernels) == sum(times)
 
@@ -238,12 +237,12 @@ def test_images_that_are_mixed(name: str) -> None:
     assert all(images_of(group, made) == 1 for group in fuse(made))
 
 
+@pytest.mark.slow
 def test_an_artifact_computes_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        compilation,
-        "choose_parts",
-        lambda laid_out, groups, _: in_loops(99, 8)([images_of(group, laid_out.graph) for group in groups]),
-    )
+    def all_of(laid_out: LaidOut, groups: Sequence[Group], _: Target) -> tuple[InParts, ...]:
+        return ALL([images_of(group, laid_out.graph) for group in groups])
+
+    monkeypatch.setattr(compilation, "choose_parts", all_of)
     model = tilewright.compile(network(), threads=1, settings=Settings())
     model.save(tmp_path / "parts.tw")
     loaded = tilewright.load(tmp_path / "parts.tw")
