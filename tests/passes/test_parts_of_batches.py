@@ -73,6 +73,33 @@ def network(batch: int | str = BATCH, size: int = 20) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+def quantized() -> onnx.ModelProto:
+    """Two convolutions of bytes, with all values between them as bytes."""
+    random, node = np.random.default_rng(7), helper.make_node
+    nodes: list[onnx.NodeProto] = []
+    stored = [
+        numpy_helper.from_array(np.array(0.05, np.float32), "scale"),
+        numpy_helper.from_array(np.array(128, np.uint8), "zero"),
+    ]
+    stored.append(numpy_helper.from_array(np.array(0, np.int8), "none"))
+
+    def as_bytes(value: str) -> str:
+        nodes.append(node("QuantizeLinear", [value, "scale", "zero"], [f"{value}.q"], f"{value}.q"))
+        nodes.append(node("DequantizeLinear", [f"{value}.q", "scale", "zero"], [f"{value}.d"], f"{value}.d"))
+        return f"{value}.d"
+
+    data = as_bytes("x")
+    for name, filters, channels in (("c", 32, 3), ("y", 16, 32)):
+        stored.append(numpy_helper.from_array(random.integers(-9, 9, (filters, channels, 3, 3), np.int8), f"{name}.w"))
+        nodes.append(node("DequantizeLinear", [f"{name}.w", "scale", "none"], [f"{name}.f"], f"{name}.f"))
+        nodes.append(node("Conv", [data, f"{name}.f"], [name], name, pads=[1, 1, 1, 1]))
+        data = as_bytes(name)
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [BATCH, 3, 20, 20])
+    result = helper.make_tensor_value_info(data, TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "quantized", [given], [result], stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
 def images() -> dict[str, Array]:
     return {"x": np.random.default_rng(6).standard_normal((BATCH, 3, 20, 20), np.float32)}
 
@@ -95,15 +122,15 @@ Loops = Callable[[Sequence[int]], tuple[InParts, ...]]
 
 
 @cache
-def compiled(loops: Loops, precision: Precision) -> Compiled:
-    """The network with these loops."""
+def compiled(loops: Loops, precision: Precision, model: Callable[[], onnx.ModelProto] = network) -> Compiled:
+    """A model with these loops."""
 
     def chosen(laid_out: LaidOut, groups: Sequence[Group], _: Target) -> tuple[InParts, ...]:
         return loops([images_of(group, laid_out.graph) for group in groups])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "choose_parts", chosen)
-        return compile_graph(importer.load(network()), Options(SMALL, threads=3, precision=precision))
+        return compile_graph(importer.load(model()), Options(SMALL, threads=3, precision=precision))
 
 
 def whole(_: Sequence[int]) -> tuple[InParts, ...]:
@@ -134,6 +161,13 @@ def test_bits_are_the_same(loops: Loops, precision: Precision) -> None:
     assert found.keys() == values.keys()
     for name, value in values.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.slow
+def test_bytes_are_the_same() -> None:
+    expected, made = (compiled(loops, F32, quantized) for loops in (whole, ALL))
+    assert {call.times for call in calls_of(made)} == {BATCH}
+    np.testing.assert_array_equal(made.executable.run(images())[0], expected.executable.run(images())[0])
 
 
 def test_values_in_a_loop_need_less_memory() -> None:
