@@ -28,12 +28,14 @@ from tilewright.ops import Trait
 from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
 from tilewright.passes.attention import recognize_attention
 from tilewright.passes.choose import Choices, choose
+from tilewright.passes.choose_parts import choose_parts
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program, used_constants
 from tilewright.passes.normalize import eliminate_dead_code, normalize
+from tilewright.passes.parts_of_batches import Parted, in_parts
 from tilewright.passes.quantized import raise_quantized
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
@@ -123,14 +125,16 @@ class ScheduledKernel:
     """Whose thousands of cycles that time is, if they were simulated."""
     single: "ScheduledKernel | None" = None
     """What runs instead where all run-time extents are 1, if there is such a kernel."""
+    calls: int = 0
+    """How often a run calls it."""
 
     def __str__(self) -> str:
         return self._in_model_names(f"{self.program}\n{self.schedule.trace}")
 
-    def of(self, group: Group) -> "ScheduledKernel":
-        """The kernel with one more group that it computes."""
-        single = None if self.single is None else self.single.of(group)
-        return replace(self, groups=(*self.groups, group), single=single)
+    def of(self, group: Group, times: int) -> "ScheduledKernel":
+        """The kernel with one more group that it computes, so many times in a run."""
+        single = None if self.single is None else self.single.of(group, times)
+        return replace(self, groups=(*self.groups, group), single=single, calls=self.calls + times)
 
     @property
     def program(self) -> Program:
@@ -293,14 +297,16 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     laid_out = transform(choices, options, note)
     groups = fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts)
     note(Stage.FUSE, groups)
-    kernels, steps, packed = _schedule_all(groups, laid_out, options, services)
+    parted = in_parts(laid_out, groups, choose_parts(laid_out, groups, options.target))
+    laid_out, groups = replace(laid_out, layouts=parted.laid_out.layouts), parted.groups
+    kernels, steps, packed = _schedule_all(parted, options, services)
     singles = [kernel.single for kernel in kernels if kernel.single is not None]
     by_name = {kernel.program.name: kernel for kernel in (*kernels, *singles)}
     note(Stage.LOOPS, {name: _Text(kernel.naive_text) for name, kernel in by_name.items()})
     note(Stage.SCHEDULE, by_name)
     constants = used_constants(laid_out.graph, steps, packed)
     dims = interface.dims_of(laid_out.graph.inputs, options.bounds)
-    main = main_program(laid_out.graph, steps, constants, dims)
+    main = main_program(laid_out.graph, steps, constants, dims, parted.loops)
     note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
     for stage in (Stage.LLVM, Stage.ASM):
@@ -360,12 +366,13 @@ def _fits(planned: _Planned, limit: int) -> bool:
 
 
 def _schedule_all(
-    groups: Sequence[Group], laid_out: LaidOut, options: Options, services: Services
+    parted: Parted, options: Options, services: Services
 ) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
     """The kernels (equal groups share one), the calls of main, and the packed constants."""
     kernels: dict[tuple[str, tuple[str, ...]], ScheduledKernel] = {}
     steps: list[Step] = []
     packed: dict[Value, Array] = {}
+    laid_out, groups = parted.laid_out, parted.groups
     lowering = Lowering(laid_out, options.target, options.bounds)
     for position, group in enumerate(groups):
         try:
@@ -386,7 +393,7 @@ def _schedule_all(
                     apart = replace(single, name=f"{named.name}_single")
                     own = _scheduled(apart, constant, options.target, services.tuned)
                     known = replace(known, single=own)
-        kernels[key] = known.of(group)
+        kernels[key] = known.of(group, parted.times(position))
         arguments: list[Value] = []
         for parameter, plain in zip(kernel.program.params, kernel.arguments, strict=True):
             packings = _packings(plain, kernel, known.program.layout(parameter.name))

@@ -22,12 +22,12 @@ from tilewright.insight.names import cell, plain
 from tilewright.insight.places import calls_of, sources
 from tilewright.insight.references import Reference
 from tilewright.kernels.packing import unpack
-from tilewright.loops.ir import Alloc, Stmt
+from tilewright.loops.ir import Alloc, Buffer, Call, Loop, Region, Stmt
 from tilewright.loops.program import Program
 from tilewright.loops.visit import transform_stmts, walk
 from tilewright.measure.difference import Difference, difference
 from tilewright.runtime.executable import Executable
-from tilewright.symbolic.expr import const
+from tilewright.symbolic.expr import Var, const
 
 TOLERANCE = 1e-4
 
@@ -190,11 +190,26 @@ def exposed(compiled: Compiled, cache: Store | None = None) -> Executable:
 
 
 def _expose(main: Program) -> Program:
-    """``main`` with its allocations as additional outputs."""
-    moved = [stmt.buffer for stmt in walk(main.body) if isinstance(stmt, Alloc)]
+    """``main`` with its allocations as additional outputs; those in a loop over parts of a batch as whole values."""
+    moved = {stmt.buffer: stmt.buffer for stmt in walk(main.body) if isinstance(stmt, Alloc)}
+    parts: dict[Buffer, Var] = {}
+    for loop in (stmt for stmt in walk(main.body) if isinstance(stmt, Loop)):
+        for buffer in (stmt.buffer for stmt in walk(loop.body) if isinstance(stmt, Alloc)):
+            parts[buffer] = loop.var
+            moved[buffer] = replace(buffer, shape=(loop.extent * buffer.shape[0], *buffer.shape[1:]))
+
+    def whole(region: Region) -> Region:
+        buffer, part = region.buffer, parts.get(region.buffer)
+        if part is None:
+            return region
+        first = (part * buffer.shape[0], buffer.shape[0])
+        return Region(moved[buffer], (first, *region.ranges[1:]))
 
     def leave(stmt: Stmt) -> Stmt | None:
-        return stmt.body if isinstance(stmt, Alloc) and stmt.buffer in moved else None
+        if isinstance(stmt, Call):
+            return replace(stmt, args=tuple(map(whole, stmt.args)))
+        return stmt.body if isinstance(stmt, Alloc) else None
 
     body = transform_stmts(main.body, leave)
-    return replace(main, params=(*main.params, *moved), body=body, outputs=main.outputs + len(moved))
+    added = tuple(moved.values())
+    return replace(main, params=(*main.params, *added), body=body, outputs=main.outputs + len(added))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
+from itertools import groupby
 from math import prod
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
 from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell, plain
-from tilewright.insight.places import sources
+from tilewright.insight.places import calls_of, sources
 from tilewright.loops.ir import Block, Loop, LoopKind
 from tilewright.loops.visit import walk
 from tilewright.ops import FusionKind
@@ -91,8 +92,9 @@ class Finding:
     """A missed optimization, or a property that a user may want to change."""
 
     kind: str
-    """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``fallback``,
-    ``stage``, ``accelerator``, ``not accelerated``, ``library``, ``not by library`` or ``bounds checks``."""
+    """``not parallel``, ``not vectorized``, ``untuned``, ``records``, ``measured``, ``run-time extent``, ``in parts``,
+    ``fallback``, ``stage``, ``accelerator``, ``not accelerated``, ``library``, ``not by library`` or
+    ``bounds checks``."""
     subject: str
     reason: str
     next_step: str
@@ -211,6 +213,7 @@ def explain(compiled: Compiled, imported: Graph, places: Iterable[str] = ()) -> 
     kernels = tuple(_fact(kernel, compiled.executable.threads) for kernel in compiled.kernels)
     findings = [finding for kernel in compiled.kernels for finding in _loop_findings(kernel, compiled.options.target)]
     findings += _dim_findings(compiled)
+    findings += _in_parts(compiled)
     findings += _untuned(compiled.kernels)
     findings += _measured(compiled.choices)
     if options.checked:
@@ -251,7 +254,7 @@ def _fact(kernel: ScheduledKernel, threads: int) -> KernelFact:
     nodes = dict.fromkeys(source for group in kernel.groups for source in sources(group))
     return KernelFact(
         kernel.program.name,
-        len(kernel.groups),
+        kernel.calls,
         tuple(operators),
         tuple(nodes),
         tuple(str(parameter.dtype) for parameter in kernel.program.params),
@@ -359,6 +362,18 @@ def _dim_findings(compiled: Compiled) -> Iterator[Finding]:
         reason = f"known at run time only ({bound}); kernels take all sizes, and are scheduled as if it were {expected}"
         step = "give shapes= (--shape) for one compiled for its size"
         yield Finding("run-time extent", given_name(dim.var), reason, step)
+
+
+def _in_parts(compiled: Compiled) -> Iterator[Finding]:
+    for times, alike in groupby(calls_of(compiled), lambda call: call.times):
+        calls = list(alike)
+        if times > 1:
+            nodes = [source for call in calls for source in sources(call.group)]
+            reason = (
+                f"each of these {len(calls)} kernels runs {times} times, for a part of the batch: what they pass on "
+                "stays in a near cache"
+            )
+            yield Finding("in parts", " to ".join(dict.fromkeys((*nodes[:1], *nodes[-1:]))), reason, "nothing to do")
 
 
 def _untuned(kernels: Sequence[ScheduledKernel]) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ WIDE = 110
 
 @dataclass(frozen=True, slots=True)
 class KernelProfile:
-    """One call of a kernel: medians over all runs. Unknown fields (artifacts have no loops to count) are None."""
+    """One call of a kernel, or its calls for all parts of a batch: medians over all runs. Unknown fields (artifacts
+    have no loops to count) are None."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -155,14 +156,14 @@ def _described(
     works: dict[str, Work | None] = {k.program.name: count(k.naive, sizes) for k in compiled.kernels}
     described: list[KernelProfile] = []
     for row, call in zip(rows, calls_of(compiled), strict=True):
-        known = replace(row, nodes=sources(call.group), trace=str(call.kernel.schedule.trace))
+        known = replace(row, nodes=sources(call.group), trace=str(call.kernel.schedule.trace), calls=call.times)
         work = works[row.kernel]
         described.append(known if work is None else _rated(known, work, call.kernel, peak))
     return described
 
 
 def _rated(row: KernelProfile, work: Work, kernel: ScheduledKernel, peak: Peak | None) -> KernelProfile:
-    seconds = max(row.microseconds * 1e-6, 1e-9)
+    seconds = max(row.microseconds * 1e-6 / row.calls, 1e-9)
     rates = replace(row, gflops=work.operations / seconds / 1e9, gbytes_per_second=work.bytes / seconds / 1e9)
     if peak is None:
         return rates

@@ -461,9 +461,9 @@ class _Machine:
             raise BadProgram(f"{callee.name}: {param!r} can't be a region of {buffer!r}")
         storage = self._storage(buffer)
         shape = tuple(int(extent.value) for extent in param.shape if isinstance(extent, Const))
-        is_whole = box == tuple((0, extent) for extent in storage.array.shape)
-        if is_whole and len(shape) == len(param.shape) and prod(shape) == storage.array.size:
-            return storage.reshaped(shape)
+        in_one_piece = box[1:] == tuple((0, extent) for extent in storage.array.shape[1:])
+        if in_one_piece and len(shape) == len(param.shape) and prod(shape) == prod(size for _, size in box):
+            return storage.view(box, len(box)).reshaped(shape)
         return storage.view(box, len(param.shape))
 
 

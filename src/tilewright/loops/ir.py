@@ -9,7 +9,7 @@ Grammar
               | Seq(statements) | If(condition, then, otherwise)
               | Alloc(buffer, body)
               | Store(buffer, indices, value) | Stores(stores)      one element; several at once
-              | Call(callee, args)            an intrinsic on regions, or a kernel on whole buffers
+              | Call(callee, args)            an intrinsic on regions, or a kernel on those in one piece
               | Barrier()                     all threads of a block meet
     buffer    = Buffer(name, dtype, shape, memory)
     region    = Region(buffer, ranges)        ranges: (start, extent) for each dimension
@@ -183,9 +183,10 @@ class Callee(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Call(Opaque):
-    """``callee(args)``: an intrinsic on regions, or a kernel (another program, by name) on whole buffers.
+    """``callee(args)``: an intrinsic on regions, or a kernel (another program, by name) on regions in one piece: all
+    dimensions but the first are whole.
 
-    The callee may see a whole buffer in another shape with as many elements, in the same row-major order. The last
+    The callee may see such a region in another shape with as many elements, in the same row-major order. The last
     ``outputs`` arguments may be written, the others are only read.
     """
 

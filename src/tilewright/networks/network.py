@@ -81,4 +81,4 @@ class Untuned:
 
 def computed_of(model: CompiledModel) -> list[Computed]:
     """The kernels of a model, for a tuner."""
-    return [Computed(kernel.naive, len(kernel.groups), kernel.constants) for kernel in model.compiled.kernels]
+    return [Computed(kernel.naive, kernel.calls, kernel.constants) for kernel in model.compiled.kernels]

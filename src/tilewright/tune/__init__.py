@@ -5,7 +5,7 @@ The system of Chen et al., "Learning to Optimize Tensor Programs" (NeurIPS 2018)
 In: naive loop programs of a model's kernels. Out: records in a database, which ``recorded`` finds when the model is
 compiled again.
 
-    network = [Computed(k.naive, len(k.groups), k.constants) for k in kernels]
+    network = [Computed(k.naive, k.calls, k.constants) for k in kernels]
     tuner = ModelTuner([network], target, measurer, Setup())
     for progress in tuner.run(is_time_left): ...
     gains = tuner.confirm()

@@ -20,12 +20,13 @@ from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integer
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, Unsupported
-from tilewright.loops.ir import NOTHING, Alloc, Buffer, Call, Callee, Stmt
+from tilewright.loops.ir import NOTHING, Alloc, Buffer, Call, Callee, Loop, Region, Stmt
+from tilewright.loops.printer import format_region
 from tilewright.loops.program import Program
 from tilewright.loops.visit import MOST_COPIES, allocations, buffers, copies, seq, seq_items, walk
 from tilewright.runtime import abi
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import ZERO, Expr, Extent, Var, const
+from tilewright.symbolic.expr import ONE, ZERO, Expr, Extent, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import substitute
 
@@ -104,7 +105,7 @@ def _parts(program: Program) -> dict[str, Program]:
     """Main in parts, if it has many calls: each is a separate function, by name."""
     around, body = allocations(program.body)
     steps = seq_items(body)
-    if len(steps) <= MOST_CALLS or not all(isinstance(step, Call) for step in steps):
+    if len(steps) <= MOST_CALLS or not all(isinstance(step, Call | Loop) for step in steps):
         return {}
     allocated = {alloc.buffer for alloc in around}
     pieces = [seq(*steps[start : start + MOST_CALLS]) for start in range(0, len(steps), MOST_CALLS)]
@@ -216,8 +217,7 @@ def _kernel_calls(
         if call.kind is not Callee.KERNEL or call.callee not in kernels:
             raise BadProgram(f"main calls `{call.callee}`, which is not one of its kernels")
         program, info = kernels[call.callee]
-        places = emitter.env.places
-        pointers = [places[region.buffer.name].pointer for region in call.args]
+        pointers = [_start(emitter, region) for region in call.args]
         buffers = _array(emitter.text, "ptr", pointers)
         extents = _extents(program, call, caller)
         sizes = [emitter.scalars.value(extents[dim.var]) for dim in program.dims]
@@ -239,6 +239,21 @@ def _kernel_calls(
         poll(emitter.text, "0")
 
     return emit
+
+
+def _start(emitter: StatementEmitter, region: Region) -> Value:
+    """The pointer to the first element of a box that is contiguous."""
+    pointer = emitter.env.places[region.buffer.name].pointer
+    (first, _), *others = region.ranges or ((ZERO, ONE),)
+    if any(start != ZERO for start, _ in others):
+        raise BadProgram(f"main passes {format_region(region)}, which does not lie in one piece")
+    if first == ZERO:
+        return pointer
+    size: Expr = first * region.buffer.dtype.itemsize
+    for extent in region.buffer.shape[1:]:
+        size = size * extent
+    offset = emitter.scalars.value(size)
+    return Value(emitter.text.emit(f"getelementptr inbounds i8, ptr {pointer.text}, i64 {offset.text}"), dtypes.index)
 
 
 def _call_either(emitter: StatementEmitter, sizes: Sequence[Value], single: str, other: str, arguments: str) -> None:

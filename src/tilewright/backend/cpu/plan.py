@@ -196,15 +196,15 @@ class _Liveness:
                 pass
 
     def _visit_whole(self, stmt: Loop | If) -> None:
-        """Buffers used in a loop or branch are alive during all of it, as iterations repeat."""
+        """Buffers used in a loop or branch are alive during all of it, as iterations repeat, if they exist outside."""
         first = self._clock + 1
-        before = set(self._found)
+        before, outside = set(self._found), set(self._unused)
         inner = (stmt.body,) if isinstance(stmt, Loop) else (stmt.then, stmt.otherwise)
         for body in inner:
             if body is not None:
                 self._visit(body)
         for name, lifetime in self._found.items():
-            if name not in before or lifetime.last >= first:
+            if name in outside and (name not in before or lifetime.last >= first):
                 lifetime.first = min(lifetime.first, first)
                 lifetime.last = self._clock
 

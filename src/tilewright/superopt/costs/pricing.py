@@ -15,6 +15,7 @@ from math import inf, prod
 from tilewright.cost.kernels import tile_nests, work_of
 from tilewright.cost.model import chosen_cycles
 from tilewright.cost.recurrence import is_recurrent
+from tilewright.cost.reuse import left
 from tilewright.cost.work import Work
 from tilewright.kernels.contraction import Extents
 from tilewright.kernels.nests import Nest, Tiles
@@ -52,14 +53,8 @@ class Rates:
         part, machine = target.machine.cache_part, target.machine
         if size > part * min(target.l3_bytes, machine.third_share):
             return Rates(machine.memory_bytes, machine.memory_bytes)
-        left = _left(size, part * target.l2_bytes)
-        return Rates(machine.third_bytes / left if left else inf, machine.far_bytes)
-
-
-def _left(size: int, capacity: float) -> float:
-    """The part of ``size`` bytes, read again and again, that has left a cache when it is read: what does not fit takes
-    the place of as much that would."""
-    return min(1.0, max(0.0, 2 * (1 - capacity / size))) if size else 0.0
+        gone = left(size, part * target.l2_bytes)
+        return Rates(machine.third_bytes / gone if gone else inf, machine.far_bytes)
 
 
 def price(naive: Program, target: Target, weights: Collection[str] = (), rates: Rates | None = None) -> float:
