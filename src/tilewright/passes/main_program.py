@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tilewright.base.errors import InternalError
 from tilewright.base.names import Names, readable
-from tilewright.graph import Array, Graph, Value
+from tilewright.graph import Graph, Value
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Region, Seq, Stmt
 from tilewright.loops.program import Dim, Program
 from tilewright.symbolic.expr import ZERO
@@ -20,16 +20,7 @@ class Step:
     outputs: int
 
 
-def used_constants(graph: Graph, steps: Sequence[Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:
-    """The constants of ``graph`` and those ``packed`` for kernels that main reads."""
-    known = {**graph.constants, **packed}
-    used = dict.fromkeys((*(v for step in steps for v in step.arguments), *graph.outputs))
-    return {value: known[value] for value in used if value in known}
-
-
-def main_program(
-    graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array], dims: tuple[Dim, ...]
-) -> Program:
+def main_program(graph: Graph, steps: Sequence[Step], constants: Collection[Value], dims: tuple[Dim, ...]) -> Program:
     """Main: inputs, constants, outputs; all other values are allocated."""
     buffers = _buffers(graph, steps, constants)
     names = Names(buffer.name for buffer in buffers.values())
@@ -51,7 +42,7 @@ def _check_made(outputs: Iterable[Value], given: Collection[Value]) -> None:
             raise InternalError(f"output {value.name} is an input or constant: the importer should have copied it")
 
 
-def _buffers(graph: Graph, steps: Sequence[Step], constants: Mapping[Value, Array]) -> dict[Value, Buffer]:
+def _buffers(graph: Graph, steps: Sequence[Step], constants: Collection[Value]) -> dict[Value, Buffer]:
     mentioned = dict.fromkeys((*graph.inputs, *constants, *(v for step in steps for v in step.arguments)))
     names = Names(())
     return {value: Buffer(names.fresh(readable(value.name)), value.dtype, value.shape) for value in mentioned}
