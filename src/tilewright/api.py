@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from tilewright import __version__
@@ -34,7 +35,7 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import Options, Services
+from tilewright.compilation import Compiled, Options, Services
 from tilewright.driver import compile_taken
 from tilewright.frontend.api import Examples, FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
@@ -359,11 +360,13 @@ class _Compilation:
         imported, again = graph.value, None
         if identity is not None:
             imported = without_numbers(imported, lambda: self._unchanged(identity, shapes, place))
-            make = self._again(identity, shapes, place)
-            again = lambda: make().compiled  # noqa: E731
+            again = partial(self._compiled_again, identity, shapes, place)
         with self._faults_reported(shapes), seldom_collecting(), self._tuned() as tuned:
             services = Services(self._kernels(), printer(self.settings), self.listener, tuned, again)
             return Made(imported, compile_taken(graph, self.options, services))
+
+    def _compiled_again(self, identity: object, shapes: Shapes, place: Place) -> Compiled:
+        return self._again(identity, shapes, place)().compiled
 
     def _tuned(self) -> AbstractContextManager[Recorded | None]:
         """The records of measurements."""
