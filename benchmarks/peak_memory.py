@@ -1,7 +1,7 @@
 """The most memory that a network takes: made and run once, here and in ONNX Runtime.
 
 `python -m benchmarks.peak_memory [--precision fp32|bf16|int8] [--networks NAME,...] [--ways WAY,...]`: for each network
-of the zoo, new processes, with one thread: ONNX Runtime makes a session of the file (in bf16, of the float32 file, which
+of the zoo, new processes, with one thread: ONNX Runtime makes a session of the file (in bf16, of the float32 one, which
 is all it has) and runs it; Tilewright loads an artifact and runs it, compiles the file with nothing in a cache, or with
 the model in it. The peak of resident memory in MB, less what the process had with the libraries and a small network in
 use before; in parentheses, as a part of the first way's. Mapped pages of files count, as for any process. Linux only.
