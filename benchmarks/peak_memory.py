@@ -1,10 +1,10 @@
 """The most memory that a network takes: made and run once, here and in ONNX Runtime.
 
-`python -m benchmarks.peak_memory [--precision fp32|bf16|int8] [--networks NAME,...]`: for each network of the zoo, new
-processes, with one thread: ONNX Runtime makes a session of the file (in bf16, of the float32 file, which is all it has)
-and runs it; Tilewright loads an artifact and runs it, compiles the file with nothing in a cache, or with the model in
-it. The peak of resident memory, less what the process had with the libraries and a small network in use before. Mapped
-pages of files count, as for any process. Linux only.
+`python -m benchmarks.peak_memory [--precision fp32|bf16|int8] [--networks NAME,...] [--ways WAY,...]`: for each network
+of the zoo, new processes, with one thread: ONNX Runtime makes a session of the file (in bf16, of the float32 one, which
+is all it has) and runs it; Tilewright loads an artifact and runs it, compiles the file with nothing in a cache, or with
+the model in it. The peak of resident memory in MB, less what the process had with the libraries and a small network in
+use before; in parentheses, as a part of the first way's. Mapped pages of files count, as for any process. Linux only.
 """
 
 import argparse
@@ -77,8 +77,8 @@ def measured(how: str, precision: str, files: Sequence[Path], folder: Path) -> i
     return int(json.loads(done.stdout))
 
 
-def row(name: str, precision: str, zoo: Path) -> dict[str, int]:
-    """Bytes of each of ``WAYS``."""
+def row(name: str, precision: str, zoo: Path, ways: Sequence[str] = WAYS) -> dict[str, int]:
+    """Bytes of each of ``ways``."""
     model = quantized_path(name, zoo) if precision == "int8" else zoo / f"{name}.onnx"
     others = [zoo / f"{OTHER}.onnx", zoo / f"{OTHER}.npz"]
     with tempfile.TemporaryDirectory() as text:
@@ -86,10 +86,10 @@ def row(name: str, precision: str, zoo: Path) -> dict[str, int]:
         settings = replace(Settings.from_environment(), cache_dir=folder / "cache", key_dir=folder / "keys")
         compiled = "fp32" if precision == "int8" else precision
         artifacts = [folder / "small.tw", folder / "model.tw"]
-        for source, to in zip((others[0], model), artifacts, strict=True):
+        for source, to in zip((others[0], model), artifacts, strict=True) if {"loaded", "cached"} & {*ways} else ():
             tilewright.compile(source, threads=1, precision=compiled, settings=settings).save(to, settings=settings)
         found: dict[str, int] = {}
-        for how in WAYS:
+        for how in ways:
             small, file = artifacts if how == "loaded" else (others[0], model)
             found[how] = measured(how, precision, (small, others[1], file, zoo / f"{name}.npz"), folder)
     return found
@@ -99,14 +99,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peak_memory", description="Peaks of memory.")
     parser.add_argument("--networks", type=names, default=list(NETWORKS), help=f"default {','.join(NETWORKS)}")
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"), default="fp32", help="default %(default)s")
+    parser.add_argument("--ways", type=names, default=list(WAYS), help=f"default {','.join(WAYS)}")
     parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
     options = parser.parse_args(arguments)
-    print("| network | ONNX Runtime, MB | loaded | compiled | from the cache | loaded / ONNX Runtime |")
-    print("|---|---:|---:|---:|---:|---:|", flush=True)
+    if unknown := [way for way in options.ways if way not in WAYS]:
+        parser.error(f"--ways: there is no {', '.join(unknown)}; give some of {', '.join(WAYS)}")
+    print(f"| network | {' | '.join(options.ways)} |")
+    print(f"|---|{'---:|' * len(options.ways)}", flush=True)
     for name in options.networks:
-        found = row(name, options.precision, options.zoo.absolute())
-        sizes = " | ".join(f"{found[how] / 1e6:.1f}" for how in WAYS)
-        print(f"| {name} | {sizes} | {found['loaded'] / found['onnxruntime']:.2f} |", flush=True)
+        found = row(name, options.precision, options.zoo.absolute(), options.ways)
+        first = found[options.ways[0]]
+        sizes = " | ".join(f"{bytes_ / 1e6:.1f} ({bytes_ / first:.2f})" for bytes_ in found.values())
+        print(f"| {name} | {sizes} |", flush=True)
 
 
 if __name__ == "__main__":

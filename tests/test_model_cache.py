@@ -93,13 +93,13 @@ def test_it_tells_the_same_story(workshop: Workshop) -> None:
 def test_it_is_compiled_for_its_story_once(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     workshop.compile()
     calls: list[object] = []
-    real = api.compile_graph
+    real = api.compile_taken
 
     def counted(*given: object) -> Compiled:
         calls.append(given)
         return real(*given)  # pyright: ignore
 
-    monkeypatch.setattr(api, "compile_graph", counted)
+    monkeypatch.setattr(api, "compile_taken", counted)
     model = workshop.compile()
     run(model)
     model.save(workshop.folder / "m.tw", settings=workshop.settings)
@@ -241,14 +241,14 @@ def test_extents_of_other_types(workshop: Workshop) -> None:
 
 
 def test_a_file_that_changes_meanwhile_is_not_kept(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = api.compile_graph
+    real = api.compile_taken
 
     def changing(*given: object) -> Compiled:
         onnx.save(classifier(), workshop.path)
         return real(*given)  # pyright: ignore
 
     with monkeypatch.context() as patch:
-        patch.setattr(api, "compile_graph", changing)
+        patch.setattr(api, "compile_taken", changing)
         workshop.compile()
     assert not workshop.artifacts()
     assert not workshop.compile().is_cached

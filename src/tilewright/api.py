@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from tilewright import __version__
@@ -25,6 +26,7 @@ from tilewright.base.errors import (
 from tilewright.base.events import Event, Listener, ignore, to_log
 from tilewright.base.files import stamp as stamp_of
 from tilewright.base.garbage import seldom_collecting
+from tilewright.base.handed import Handed
 from tilewright.base.memory import give_back, memory_guarded
 from tilewright.base.names import nearest, readable, shown
 from tilewright.base.numerics import Math, Precision
@@ -33,12 +35,13 @@ from tilewright.base.settings import Settings
 from tilewright.base.sizes import parse_size
 from tilewright.base.store import Store
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import Options, Services
-from tilewright.driver import compile_graph
+from tilewright.compilation import Compiled, Options, Services
+from tilewright.driver import compile_taken
 from tilewright.frontend.api import Examples, FrontEnd, Source
 from tilewright.frontend.onnx.read.foreign import OnnxOperator
 from tilewright.frontend.opening import opened
 from tilewright.graph import Graph
+from tilewright.graph.remade import without_numbers
 from tilewright.insight.faults import note_of
 from tilewright.insight.repro import Request
 from tilewright.interface import input_spec
@@ -214,7 +217,7 @@ class _Compilation:
         if found is not None:
             return found
         try:
-            graph = self.load(shapes)
+            graph = Handed(self.load(shapes))
         except (InvalidModel, Unsupported) as error:
             if way is Dynamic.SYMBOLIC:
                 raise
@@ -229,7 +232,7 @@ class _Compilation:
     def run(self, shapes: Shapes) -> CompiledModel:
         """The model compiled for ``shapes``, or loaded from the cache."""
         asked = self.ask(shapes)
-        return self.recall(asked, shapes) or self.finish(self.load(shapes), shapes, asked)
+        return self.recall(asked, shapes) or self.finish(Handed(self.load(shapes)), shapes, asked)
 
     def ask(self, shapes: Shapes) -> Asked | None:
         """The request to the cache of models; None without a cache, if it is split, and if stages are printed."""
@@ -289,8 +292,8 @@ class _Compilation:
         return place.of(self.load(shapes))
 
     def _again(self, identity: object, shapes: Shapes, place: Place) -> Callable[[], Made]:
-        """Compiles such a model again."""
-        return lambda: self._make(self._unchanged(identity, shapes, place), shapes)
+        """Compiles such a model again, and keeps all numbers."""
+        return lambda: self._make(Handed(self._unchanged(identity, shapes, place)), shapes)
 
     def load(self, shapes: Shapes) -> Graph:
         """The imported graph; with an accelerator or a library, split."""
@@ -302,24 +305,22 @@ class _Compilation:
                 services = Services(self._kernels(), listener=self.listener, tuned=tuned)
                 return self.offloading.split(graph, self.options, services).graph
 
-    def finish(self, graph: Graph, shapes: Shapes, asked: Asked | None, place: Place = _WHOLE) -> CompiledModel:
+    def finish(self, graph: Handed[Graph], shapes: Shapes, asked: Asked | None, place: Place = _WHOLE) -> CompiledModel:
         """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts.
 
         ``place``: of the graph, if it is a part of the model.
         """
-        if is_cut(graph) or (self.offloading is not None and place == _WHOLE):
-            return self._staged(graph, shapes, asked, place)
-        made = self._make(graph, shapes)
-        executable, target = made.compiled.executable, self.options.target
+        if is_cut(graph.value) or (self.offloading is not None and place == _WHOLE):
+            return self._staged(graph.take(), shapes, asked, place)
         source = self._sha256(asked)
+        identity = self._identity(asked, source)
+        entry = None if asked is None else self._entry(asked, graph.value, place)
+        made = self._make(graph, shapes, identity, place)
+        executable, target = made.compiled.executable, self.options.target
         build = Build(__version__, source, str(target), target.platform, target.features)
         parts = Artifact(build, executable.manifest, made.compiled.objects, executable.constants)
-        if self.models is not None and asked is not None:
-            self.models.keep(self._entry(asked, graph, place), parts)
-        identity = self._identity(asked, source)
-        if identity is not None:
-            again = self._again(identity, shapes, place)
-            made = made.without_numbers(lambda: self._unchanged(identity, shapes, place), again)
+        if self.models is not None and entry is not None:
+            self.models.keep(entry, parts)
         origin = Origin(self.source, made.compiled.options, self._kernels(), lambda: made, made)
         return CompiledModel(executable, parts, origin)
 
@@ -347,16 +348,25 @@ class _Compilation:
         """A part of a model in stages, compiled or loaded from the cache."""
         entry = None if asked is None or is_cut(part) else self._entry(asked, part, place)
         found = None if entry is None else self.recall(asked, shapes, entry, place)
-        return found or self.finish(part, shapes, asked, place)
+        return found or self.finish(Handed(part), shapes, asked, place)
 
     def _entry(self, asked: Asked, graph: Graph, place: Place) -> Asked:
         """What the cache is asked for a model, or for its part at ``place``."""
         return asked.part(f"{place.path}\n{graph}") if place.path else asked
 
-    def _make(self, graph: Graph, shapes: Shapes) -> Made:
+    def _make(self, graph: Handed[Graph], shapes: Shapes, identity: object = None, place: Place = _WHOLE) -> Made:
+        """The graph compiled, and itself; both without the numbers of weights if these can be had again, by what
+        ``identity`` stands for (``_unchanged``)."""
+        imported, again = graph.value, None
+        if identity is not None:
+            imported = without_numbers(imported, lambda: self._unchanged(identity, shapes, place))
+            again = partial(self._compiled_again, identity, shapes, place)
         with self._faults_reported(shapes), seldom_collecting(), self._tuned() as tuned:
-            services = Services(self._kernels(), printer(self.settings), self.listener, tuned)
-            return Made(graph, compile_graph(graph, self.options, services))
+            services = Services(self._kernels(), printer(self.settings), self.listener, tuned, again)
+            return Made(imported, compile_taken(graph, self.options, services))
+
+    def _compiled_again(self, identity: object, shapes: Shapes, place: Place) -> Compiled:
+        return self._again(identity, shapes, place)().compiled
 
     def _tuned(self) -> AbstractContextManager[Recorded | None]:
         """The records of measurements."""

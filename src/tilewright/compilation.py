@@ -9,11 +9,11 @@ from tilewright import interface
 from tilewright.backend.api import Backend, Code, Emission, Image
 from tilewright.backend.cpu.backend import CPU
 from tilewright.backend.cpu.image import main_for
-from tilewright.base.arrays import own
 from tilewright.base.checks import Checks
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
+from tilewright.base.handed import Handed
 from tilewright.base.names import RESERVED, Names, identifier, readable
 from tilewright.base.numerics import Math, Precision
 from tilewright.base.remedies import by_bounds
@@ -21,7 +21,7 @@ from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
 from tilewright.graph import Array, Graph, Value, verify
-from tilewright.kernels.packing import pack
+from tilewright.graph.remade import without_numbers
 from tilewright.loops.positions import with_checks
 from tilewright.loops.program import Program, with_constants
 from tilewright.ops import Trait
@@ -33,7 +33,7 @@ from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import Group, fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
-from tilewright.passes.main_program import Step, main_program, used_constants
+from tilewright.passes.main_program import Step, main_program
 from tilewright.passes.normalize import eliminate_dead_code, normalize
 from tilewright.passes.parts_of_batches import Parted, in_parts
 from tilewright.passes.quantized import raise_quantized
@@ -42,6 +42,7 @@ from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
 from tilewright.passes.shared_weights import share_weights
 from tilewright.passes.sources import sizes_named, source_of, unsupported
+from tilewright.passes.stored_constants import Stored, bytes_of, stored_arrays, used_constants
 from tilewright.passes.weights import keep_weights
 from tilewright.passes.widen import widen
 from tilewright.runtime.executable import Executable
@@ -73,13 +74,15 @@ class Services:
     """Optional services, which do not change the results of the model.
 
     ``cache``: object code of earlier compilations; ``watch`` and ``listener`` are called with stages and with progress;
-    ``tuned``: schedules from records of measurements.
+    ``tuned``: schedules from records of measurements; ``again``: compiles the same once more, so that the result need
+    not keep the arrays of constants that do not run (``Compiled.without_numbers``).
     """
 
     cache: Store | None = None
     watch: Watch = _unwatched
     listener: Listener = ignore
     tuned: Recorded | None = None
+    again: "Callable[[], Compiled] | None" = None
 
 
 ALONE = Services()
@@ -185,6 +188,14 @@ class Compiled:
         """The model's name of the value ``name`` of ``graph``."""
         return self.copies.get(name, name)
 
+    def without_numbers(self, again: "Callable[[], Compiled]") -> "Compiled":
+        """The same, without the arrays of large constants, except those that run.
+
+        They are made once more when one is read: by ``again``, which compiles the same.
+        """
+        choices = self.choices.without_numbers(lambda: again().choices)
+        return replace(self, graph=without_numbers(self.graph, lambda: again().graph), choices=choices)
+
 
 @dataclass(frozen=True, slots=True)
 class _Text:
@@ -203,21 +214,22 @@ class _Planned:
     choices: Choices
     laid_out: LaidOut
     kernels: tuple[ScheduledKernel, ...]
-    constants: Mapping[Value, Array]
+    stored: Mapping[Value, Stored]
+    """The constants as kernels read them."""
+    arrays: dict[Value, Array]
+    """The constants that these are made of; the final stage takes them out."""
     main: Program
     code: Code
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of the constants as stored."""
-        return sum(array.nbytes for array in self.constants.values())
+        return sum(map(bytes_of, self.stored))
 
     @property
     def unpacked_bytes(self) -> int:
         """Bytes of the constants in the graph."""
-        graph = self.laid_out.graph
-        read = {value for node in graph.nodes for value in node.inputs}
-        return sum(array.nbytes for value, array in graph.constants.items() if value in read)
+        return sum(array.nbytes for array in self.arrays.values())
 
     @property
     def bytes(self) -> int:
@@ -249,19 +261,22 @@ def compile_prepared(graph: Graph, options: Options, services: Services = ALONE)
     Raises ``UnsupportedModel`` naming the nodes that can't be compiled for ``options.target``, ``ResourceLimit`` if the
     model does not fit in ``options.memory_limit``.
     """
-    options = replace(options, bounds=interface.bounds_of(graph, options.bounds))
-    graph = share_weights(graph)
-    planned = _plan_within_limit(graph, options, services)
-    laid_out, main, constants = planned.laid_out, planned.main, planned.constants
+    return compile_handed(Handed(graph), options, services)
+
+
+def compile_handed(graph: Handed[Graph], options: Options, services: Services = ALONE) -> Compiled:
+    """The same for a graph that the caller hands over: see ``driver.compile_taken``."""
+    options = replace(options, bounds=interface.bounds_of(graph.value, options.bounds))
+    planned = _plan_within_limit(Handed(share_weights(graph.take())), options, services)
+    laid_out, main = planned.laid_out, planned.main
     image = planned.code.link(services.cache, services.listener)
     limits = interface.limits_of(laid_out.graph, main.dims)
     policies = (options.math, options.checks, options.precision)
-    values = (laid_out.graph.inputs, laid_out.graph.outputs, list(constants))
+    values = (laid_out.graph.inputs, laid_out.graph.outputs, list(planned.stored))
     manifest = interface.manifest(*values, main.dims, image.needs, limits, *policies)
-    executable = image.launch(manifest, [own(array) for array in constants.values()], options.threads)
-    stored = (laid_out.layouts, laid_out.copies)
-    graph, choices = laid_out.graph, planned.choices
-    return Compiled(executable, image.objects, graph, main, planned.kernels, options, *stored, choices)
+    executable = image.launch(manifest, stored_arrays(planned.stored, planned.arrays, aligned_array), options.threads)
+    made = (executable, image.objects, laid_out.graph, main, planned.kernels, options)
+    return Compiled(*made, laid_out.layouts, laid_out.copies, planned.choices)
 
 
 def decide(graph: Graph, options: Options, services: Services = ALONE, spare: int | None = None) -> Choices:
@@ -280,9 +295,9 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     return choices
 
 
-def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> LaidOut:
-    """The graph with the chosen algorithms, and the layouts of its values."""
-    laid_out = choices.apply()
+def transform(choices: Choices, constants: dict[Value, Array], watch: Watch = _unwatched) -> LaidOut:
+    """The graph with the chosen algorithms, and the layouts of its values. ``constants``: see ``Choices.apply``."""
+    laid_out = choices.apply(constants)
     watch(Stage.LAYOUT, laid_out)
     laid_out = flatten_reductions(laid_out)
     watch(Stage.FLATTEN, laid_out)
@@ -290,11 +305,14 @@ def transform(choices: Choices, options: Options, watch: Watch = _unwatched) -> 
     return laid_out
 
 
-def _plan(graph: Graph, options: Options, services: Services, spare: int | None = None) -> _Planned:
+def _plan(graph: Handed[Graph], options: Options, services: Services, spare: int | None = None) -> _Planned:
     """The kernels, main program and LLVM IR of a graph. ``spare``: see ``decide``."""
-    note = services.watch
-    choices = decide(graph, options, services, spare)
-    laid_out = transform(choices, options, note)
+    note, again = services.watch, services.again
+    choices = decide(graph.take(), options, services, spare)
+    arrays = dict(choices.graph.constants)
+    if again is not None:
+        choices = choices.without_numbers(lambda: again().choices)
+    laid_out = transform(choices, arrays, note)
     groups = fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts)
     note(Stage.FUSE, groups)
     parted = in_parts(laid_out, groups, choose_parts(laid_out, groups, options.target))
@@ -304,16 +322,16 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
     by_name = {kernel.program.name: kernel for kernel in (*kernels, *singles)}
     note(Stage.LOOPS, {name: _Text(kernel.naive_text) for name, kernel in by_name.items()})
     note(Stage.SCHEDULE, by_name)
-    constants = used_constants(laid_out.graph, steps, packed)
+    stored = used_constants(laid_out.graph, steps, packed)
     dims = interface.dims_of(laid_out.graph.inputs, options.bounds)
-    main = main_program(laid_out.graph, steps, constants, dims, parted.loops)
+    main = main_program(laid_out.graph, steps, stored, dims, parted.loops)
     note(Stage.MAIN, main)
     programs = [kernel.program for kernel in kernels]
     for stage in (Stage.LLVM, Stage.ASM):
         listings = (partial(options.backend.listing, k.program, options.target, stage) for k in by_name.values())
         note(stage, dict(zip(by_name, map(_Text, listings), strict=True)))
     emission = Emission(
-        len(constants),
+        len(stored),
         options.checked,
         options.checks,
         lambda call, origin: source_of(groups[call], origin),
@@ -323,21 +341,27 @@ def _plan(graph: Graph, options: Options, services: Services, spare: int | None 
         code = options.backend.emit(main, programs, options.target, emission)
     except UnsupportedKernel as error:
         group = next(kernel.groups[0] for kernel in kernels if kernel.program.name == error.kernel)
-        raise unsupported(group, error.reason, graph) from error
-    return _Planned(choices, laid_out, tuple(kernels), constants, main, code)
+        raise unsupported(group, error.reason, laid_out.graph) from error
+    arrays = {one.source: laid_out.graph.constants[one.source] for one in stored.values()}
+    if again is not None:
+        laid_out = replace(laid_out, graph=without_numbers(laid_out.graph, lambda: again().graph))
+    return _Planned(choices, laid_out, tuple(kernels), stored, arrays, main, code)
 
 
 _ATTEMPTS = 4
 """Maximum plans that are tried for a memory limit, between the fastest and the smallest."""
 
 
-def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _Planned:
+def _plan_within_limit(graph: Handed[Graph], options: Options, services: Services) -> _Planned:
     """The fastest plan within ``options.memory_limit``: algorithms that need memory are excluded until it fits."""
-    planned = _plan(graph, options, services)
     limit = options.memory_limit
-    if limit is None or _fits(planned, limit):
+    if limit is None:
+        return _plan(graph, options, services)
+    whole = graph.take()  # for several plans
+    planned = _plan(Handed(whole), options, services)
+    if _fits(planned, limit):
         return planned
-    leanest = _plan(graph, options, services, spare=0)
+    leanest = _plan(Handed(whole), options, services, spare=0)
     if not _fits(leanest, limit):
         workspace = leanest.code.needs.workspace_bytes
         raise ResourceLimit(
@@ -346,7 +370,7 @@ def _plan_within_limit(graph: Graph, options: Options, services: Services) -> _P
         )
     spare = limit - leanest.bytes
     for _ in range(_ATTEMPTS):
-        planned = _plan(graph, options, services, spare)
+        planned = _plan(Handed(whole), options, services, spare)
         if _fits(planned, limit):
             return planned
         used, excess = planned.unpacked_bytes - leanest.unpacked_bytes, planned.bytes - limit
@@ -367,11 +391,11 @@ def _fits(planned: _Planned, limit: int) -> bool:
 
 def _schedule_all(
     parted: Parted, options: Options, services: Services
-) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Array]]:
-    """The kernels (equal groups share one), the calls of main, and the packed constants."""
+) -> tuple[list[ScheduledKernel], list[Step], dict[Value, Stored]]:
+    """The kernels (equal groups share one), the calls of main, and the constants that are stored for kernels."""
     kernels: dict[tuple[str, tuple[str, ...]], ScheduledKernel] = {}
     steps: list[Step] = []
-    packed: dict[Value, Array] = {}
+    packed: dict[Value, Stored] = {}
     laid_out, groups = parted.laid_out, parted.groups
     lowering = Lowering(laid_out, options.target, options.bounds)
     for position, group in enumerate(groups):
@@ -399,9 +423,8 @@ def _schedule_all(
             packings = _packings(plain, kernel, known.program.layout(parameter.name))
             stored = _stored(plain, parameter.dtype, packings, laid_out)
             arguments.append(stored)
-            array = laid_out.graph.constants.get(plain)
-            if array is not None and stored != plain and stored not in packed:
-                packed[stored] = _packed(array.astype(stored.dtype.numpy, copy=False), packings)
+            if plain in laid_out.graph.constants and stored != plain:
+                packed.setdefault(stored, Stored(plain, packings))
         steps.append(Step(known.program.name, tuple(arguments), kernel.program.outputs))
         services.listener(Advanced("schedule", position + 1, len(groups), known.program.name))
     return list(kernels.values()), steps, packed
@@ -420,12 +443,6 @@ def _packings(value: Value, kernel: Kernel, layout: str) -> tuple[IndexMap, ...]
     """How a constant is packed for ``kernel``: by its te program, and then as its schedule wants it (``layout``)."""
     own = kernel.packings.get(value)
     return (*(() if own is None else (own,)), *((IndexMap.parse(layout),) if layout else ()))
-
-
-def _packed(array: Array, packings: Sequence[IndexMap]) -> Array:
-    for packing in packings:
-        array = pack(array, packing, aligned_array)
-    return array
 
 
 def _stored(value: Value, dtype: DType, packings: Sequence[IndexMap], laid_out: LaidOut) -> Value:

@@ -7,9 +7,12 @@ The names are those of ``base.settings.Stage``, for ``TILEWRIGHT_PRINT``. They a
 objects and their requirements) and the executable, which are not printed.
 """
 
+from dataclasses import replace
+
 from tilewright.base.errors import Unsupported
+from tilewright.base.handed import Handed
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import ALONE, Compiled, Options, Services, compile_prepared, prepare
+from tilewright.compilation import ALONE, Compiled, Options, Services, compile_handed, prepare
 from tilewright.graph import Graph
 from tilewright.passes.parts import is_cut
 from tilewright.superoptimizer import compile_by_rules, superoptimize
@@ -22,11 +25,20 @@ def compile_graph(graph: Graph, options: Options, services: Services = ALONE) ->
     model does not fit in ``options.memory_limit``, ``BadInput`` for a rule in ``options.rules`` that is false, or
     that ``options.math`` does not permit, ``Unsupported`` for a graph that has to be cut first (``passes.parts``).
     """
-    if is_cut(graph):
+    return compile_taken(Handed(graph), options, services)
+
+
+def compile_taken(graph: Handed[Graph], options: Options, services: Services = ALONE) -> Compiled:
+    """The same for a graph that the caller hands over, so that its weights are freed when the model has them packed.
+
+    That needs ``services.again``, which makes them once more if somebody asks for them.
+    """
+    if is_cut(graph.value):
         raise Unsupported("shapes in the model depend on data: tilewright.compile makes such a model, in stages")
-    prepared = prepare(graph, services.watch, options.math)
-    if options.superopt is not Superopt.OFF:
-        return superoptimize(prepared, options, services).compiled
-    if options.rules:
-        return compile_by_rules(prepared, options, services)
-    return compile_prepared(prepared, options, services)
+    prepared = Handed(prepare(graph.take(), services.watch, options.math))
+    if options.superopt is Superopt.OFF and not options.rules:
+        return compile_handed(prepared, options, services)
+    whole, alone = prepared.take(), replace(services, again=None)
+    is_searched = options.superopt is not Superopt.OFF
+    found = superoptimize(whole, options, alone).compiled if is_searched else compile_by_rules(whole, options, alone)
+    return found if services.again is None else found.without_numbers(services.again)

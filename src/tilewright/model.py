@@ -19,7 +19,6 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import Compiled, Options
 from tilewright.frontend.api import Source
 from tilewright.graph import Array, Graph
-from tilewright.graph.remade import Remade
 from tilewright.insight.compare import TOLERANCE, Against, Comparison, all_values, compare
 from tilewright.insight.explain import Explanation, explain
 from tilewright.insight.peak import measure_peak
@@ -223,17 +222,3 @@ class Made:
 
     graph: Graph
     compiled: Compiled
-
-    def without_numbers(self, graph: Callable[[], Graph], again: Callable[[], "Made"]) -> "Made":
-        """The same, without the arrays of large constants, except those that run.
-
-        These are made again when one is read: by ``graph``, the import, and ``again``, the compilation.
-        """
-        compiled, choices = self.compiled, self.compiled.choices
-        imported = Remade(self.graph.constants, lambda: graph().constants)
-        laid_out = Remade(compiled.graph.constants, lambda: again().compiled.graph.constants)
-        chosen = Remade(choices.graph.constants, lambda: again().compiled.choices.graph.constants)
-        facts = replace(choices.facts, constants=chosen)
-        choices = replace(choices, graph=replace(choices.graph, constants=chosen), facts=facts)
-        kept = replace(compiled, graph=replace(compiled.graph, constants=laid_out), choices=choices)
-        return Made(replace(self.graph, constants=imported), kept)

@@ -202,9 +202,18 @@ def test_external_data_with_little_memory(tmp_path: Path) -> None:
 
 
 def test_a_model_file_with_little_memory(tmp_path: Path) -> None:
-    proto = single_node("Add", {"x": np.zeros(1, np.float32)}, {"c": np.zeros(14 * MIB, np.float32)})
+    """What protobuf has to hold is counted before it does."""
+    proto = single_node("Add", {"x": np.zeros(1, np.float32)}, {"c": np.zeros(1, np.float32)})
+    proto.doc_string = 56 * MIB * "x"
     path = saved(proto, tmp_path)
     assert f"refused: reading {path} takes" in in_little_memory(path)
+
+
+@pytest.mark.slow
+def test_weights_in_the_file_are_in_memory_once(tmp_path: Path) -> None:
+    """56 MiB of weights are read with 100 MiB of memory."""
+    proto = single_node("Add", {"x": np.zeros(1, np.float32)}, {"c": np.zeros(14 * MIB, np.float32)})
+    assert in_little_memory(saved(proto, tmp_path)) == ""
 
 
 # What is no model is seen before it is hashed

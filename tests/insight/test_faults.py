@@ -27,7 +27,7 @@ def compile_with(error: Exception, folder: Path | None, monkeypatch: pytest.Monk
     def fail(*_: object) -> object:
         raise error
 
-    monkeypatch.setattr(api, "compile_graph", fail)
+    monkeypatch.setattr(api, "compile_taken", fail)
     with pytest.raises(InternalError) as caught:
         api.compile(classifier(), shapes={"x": (4, 8)}, threads=1, settings=Settings(repro_dir=folder))
     return caught.value

@@ -5,10 +5,11 @@ the numbers of all weights are most of a process's memory.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from tilewright.base.arrays import Array
 from tilewright.base.errors import BadInput
-from tilewright.graph.ir import Value
+from tilewright.graph.ir import Graph, Value
 
 KEPT_BYTES = 1 << 16
 """Bytes up to which a constant is kept."""
@@ -44,3 +45,8 @@ class Remade(Mapping[Value, Array]):
 
     def __contains__(self, value: object) -> bool:
         return value in self._kept
+
+
+def without_numbers(graph: Graph, make: Callable[[], Graph]) -> Graph:
+    """``graph`` without the arrays of large constants, which are those of the graph that ``make`` makes."""
+    return replace(graph, constants=Remade(graph.constants, lambda: make().constants))

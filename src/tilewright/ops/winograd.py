@@ -21,18 +21,29 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float64]:
+def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float32]:
     """``G g G^T`` of filters ``[co, ci, d..., y, x]``, as ``WinogradProducts`` reads them: ``[points^2, d, group, ci,
-    co]``, ``co`` within a group."""
+    co]``, ``co`` within a group.
+
+    It is computed in float64, of some channels at a time: of all, that would take several times the result.
+    """
     filtering = FILTERINGS[tile]
     filters, channels = weight.shape[:2]
     if not any(weight.strides) and weight.size > 1:  # one number, broadcast: all filters are equal
         one = transformed_filter(np.array(weight[:1, :1]), tile, 1)
         return np.broadcast_to(one, (*one.shape[:2], group, channels, filters // group))
-    planes = weight.astype(np.float64).reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)
-    return np.einsum("ai,gocdij,bj->abdgco", filtering.filter, planes, filtering.filter, optimize=True).reshape(
-        filtering.points**2, planes.shape[3], group, channels, filters // group
-    )
+    planes = weight.reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)
+    result = np.empty((filtering.points**2, planes.shape[3], group, channels, filters // group), np.float32)
+    step = max(1, _AT_ONCE * channels // result.size)
+    for start in range(0, channels, step):
+        some = planes[:, :, start : start + step].astype(np.float64)
+        made = np.einsum("ai,gocdij,bj->abdgco", filtering.filter, some, filtering.filter, optimize=True)
+        result[:, :, :, start : start + step] = made.reshape(*result.shape[:3], -1, result.shape[4])
+    return result
+
+
+_AT_ONCE = 1 << 18
+"""Elements of filters that are transformed at a time."""
 
 
 @operator("WinogradInput", FusionKind.OPAQUE)

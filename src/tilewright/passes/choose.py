@@ -6,7 +6,7 @@ other layout. A node costs the estimated time of the way and of the copy; an edg
 memory.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.numerics import Math, Precision
-from tilewright.graph import Graph, Node, Value
+from tilewright.graph import Array, Graph, Node, Value
+from tilewright.graph.remade import without_numbers
 from tilewright.passes.alternatives import BUILT_IN, Alternative, Facts, Way, candidates, facts_of
 from tilewright.passes.alternatives.api import AS_IT_IS, computed
 from tilewright.passes.assignment import assign
@@ -93,11 +94,19 @@ class Choices:
         """Growth of weights; filters that several nodes share are counted for each."""
         return sum(state.way.more_bytes for state in self.states.values())
 
-    def apply(self) -> LaidOut:
-        """The chosen graph, with copies where layouts change."""
+    def without_numbers(self, make: Callable[[], "Choices"]) -> "Choices":
+        """The same, without the arrays of large constants, which ``make`` makes again when one is read."""
+        graph = without_numbers(self.graph, lambda: make().graph)
+        return replace(self, graph=graph, facts=replace(self.facts, constants=graph.constants))
+
+    def apply(self, constants: dict[Value, Array] | None = None) -> LaidOut:
+        """The chosen graph, with copies where layouts change.
+
+        ``constants``: those of the graph, of which each is dropped after its last use, unless the result has it.
+        """
         ways = {value: state.way for value, state in self.states.items()}
         copied = frozenset(value for value, state in self.states.items() if state.is_copied)
-        made = computed(self.graph, ways, self.facts.names)
+        made = computed(self.graph, ways, self.facts.names, constants)
         return replace(lay_out(made, copied, self.facts.blocks), narrow=self.facts.narrow.multiplying(made.narrow))
 
 

@@ -200,14 +200,18 @@ class _Fusion:
         """The values read outside of ``nodes`` (also by a view), or outputs of the graph."""
         members = {node.outputs[0] for node in nodes}
 
-        def is_read_outside(value: Value) -> bool:
-            readers = [reader.outputs[0] for reader in self._consumers.get(value, ())]
-            return any(r not in members or (r in self._widened and is_read_outside(r)) for r in readers)
-
         def leaves(value: Value) -> bool:
-            return value in self._leaving_graph or (value not in self._widened and is_read_outside(value))
+            return value in self._leaving_graph or (
+                value not in self._widened and self._is_read_outside(value, members)
+            )
 
         return tuple(value for node in nodes for value in node.outputs if leaves(value))
+
+    def _is_read_outside(self, value: Value, members: Collection[Value]) -> bool:
+        """Whether a node is not in a group, by its ``members``, and reads ``value``, perhaps widened."""
+        # A function within ``_leaving`` that calls itself would keep the graph until garbage is collected.
+        readers = [reader.outputs[0] for reader in self._consumers.get(value, ())]
+        return any(r not in members or (r in self._widened and self._is_read_outside(r, members)) for r in readers)
 
 
 def _views(graph: Graph) -> dict[Value, Node]:

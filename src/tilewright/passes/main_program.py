@@ -10,7 +10,7 @@ from itertools import groupby
 
 from tilewright.base.errors import InternalError
 from tilewright.base.names import Names, readable
-from tilewright.graph import Array, Graph, Value
+from tilewright.graph import Graph, Value
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, Region, Seq, Stmt
 from tilewright.loops.program import Dim, Program
 from tilewright.passes.parts_of_batches import InParts
@@ -26,17 +26,10 @@ class Step:
     outputs: int
 
 
-def used_constants(graph: Graph, steps: Sequence[Step], packed: Mapping[Value, Array]) -> dict[Value, Array]:
-    """The constants of ``graph`` and those ``packed`` for kernels that main reads."""
-    known = {**graph.constants, **packed}
-    used = dict.fromkeys((*(v for step in steps for v in step.arguments), *graph.outputs))
-    return {value: known[value] for value in used if value in known}
-
-
 def main_program(
     graph: Graph,
     steps: Sequence[Step],
-    constants: Mapping[Value, Array],
+    constants: Collection[Value],
     dims: tuple[Dim, ...],
     in_parts: Sequence[InParts] = (),
 ) -> Program:

@@ -253,10 +253,23 @@ Make: TypeAlias = Callable[[Node, Building], None]
 """Adds the nodes that compute a node, as ``Building.add`` does; the last one produces its results."""
 
 
-def computed(graph: Graph, chosen: Mapping[Value, Way], names: Names) -> Computed:
-    """``graph`` with its nodes computed by the ways ``chosen``, by their first results."""
-    building = Building(dict(graph.constants), names)
+def computed(
+    graph: Graph, chosen: Mapping[Value, Way], names: Names, constants: dict[Value, Array] | None = None
+) -> Computed:
+    """``graph`` with its nodes computed by the ways ``chosen``, by their first results.
+
+    ``constants``: those of the graph, of which each is dropped after its last use, unless the result reads it. So not
+    all filters are in memory together with what is made of them.
+    """
+    building = Building(dict(graph.constants) if constants is None else constants, names)
+    last = {value: node for node in graph.nodes for value in node.inputs if constants is not None}
+    read = set[Value | None]()
     for node in graph.nodes:
+        before = len(building.nodes)
         building.compute(node, chosen[node.outputs[0]])
+        read.update(value for made in building.nodes[before:] for value in made.inputs)
+        for value in node.inputs:
+            if value in building.constants and value not in read and last.get(value) is node:
+                del building.constants[value]
     made = replace(graph, nodes=tuple(building.nodes), constants=building.constants)
     return Computed(made, frozenset(building.in_blocks), building.reads, building.narrow)

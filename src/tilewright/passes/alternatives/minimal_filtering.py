@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-import numpy as np
-
 from tilewright.base.dtypes import f32
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value
@@ -130,7 +128,7 @@ def _transformed(problem: Problem, tile: int, reads: Reads, node: Node, building
     rows = building.add(_RESHAPE, [tiles], node, "rows", {"shape": shape})
 
     def transform(array: Array) -> Array:
-        return transformed_filter(array, tile, problem.group).astype(np.float32)
+        return transformed_filter(array, tile, problem.group)
 
     matrices = building.weight(weight, ("winograd", tile, problem.group), transform)
     products = building.add(_PRODUCTS, [rows, matrices], node, "products", {"step": step})

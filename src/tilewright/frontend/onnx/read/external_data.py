@@ -14,7 +14,7 @@ import math
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -56,8 +56,10 @@ class ExternalData:
     exhausted).
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, own: "OwnFile | None" = None) -> None:
+        """``own``: the model's file, if its weights are read like external data."""
         self._folder = folder
+        self._own = own
         self._read: dict[_Range, Bytes] = {}
 
     def check(self, model: onnx.ModelProto, budget: Budget) -> None:
@@ -86,12 +88,14 @@ class ExternalData:
             with self._opened(wanted, place) as descriptor:
                 count = read_at(descriptor, wanted.offset, content.data)
             if count != wanted.size:
-                raise InvalidModel(
-                    f"{place}: {readable(wanted.location)} was cut while it was read; load the model again"
-                )
+                raise InvalidModel(f"{place}: {self._name(wanted)} was cut while it was read; load the model again")
             content.flags.writeable = False
             self._read[wanted] = content
         return self._read[wanted]
+
+    def forget(self) -> None:
+        """Keep none of the bytes that were read."""
+        self._read.clear()
 
     def open_bytes(self, tensor: onnx.TensorProto, place: str) -> tuple[BinaryIO, int]:
         """The file with the bytes of ``tensor``, positioned at the first, and their number.
@@ -103,17 +107,37 @@ class ExternalData:
             os.lseek(descriptor, wanted.offset, os.SEEK_SET)
             return os.fdopen(os.dup(descriptor), "rb"), wanted.size
 
+    def _own_file(self, wanted: "_Range") -> "OwnFile | None":
+        """The model's own file, if the bytes are there."""
+        return self._own if self._own is not None and wanted.location == self._own.location else None
+
+    def _name(self, wanted: "_Range") -> str:
+        """The file's name in errors."""
+        own = self._own_file(wanted)
+        return readable(wanted.location if own is None else own.name)
+
     @contextmanager
     def _opened(self, wanted: "_Range", place: str) -> Generator[int]:
         """A descriptor of the file, checked to contain all bytes. Errors refuse the tensor."""
-        with _opened_beneath(self._folder, wanted.location, place) as descriptor:
+        own = self._own_file(wanted)
+        beneath = _opened_beneath(self._folder, wanted.location, place) if own is None else nullcontext(own.descriptor)
+        with beneath as descriptor:
             size, end = os.fstat(descriptor).st_size, wanted.offset + wanted.size
             if end > size:
                 raise InvalidModel(
-                    f"{place}: bytes {wanted.offset} to {end} are wanted of {readable(wanted.location)}, which has "
+                    f"{place}: bytes {wanted.offset} to {end} are wanted of {self._name(wanted)}, which has "
                     f"{size}; copy the whole file beside the model"
                 )
             yield descriptor
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """The model's own file, open, under a ``location`` that no model can name."""
+
+    location: str
+    name: str
+    descriptor: int
 
 
 def locations(path: Path) -> list[str]:

@@ -45,6 +45,7 @@ from tilewright.frontend.onnx.read.symbolic_values import SymbolicValues
 from tilewright.frontend.onnx.read.text import check_text
 from tilewright.frontend.onnx.read.unrolling import UNROLLED, NotUnrolled
 from tilewright.frontend.onnx.read.user_lines import with_line
+from tilewright.frontend.onnx.read.weights_in_file import opened_apart
 from tilewright.graph import Array, Graph, Value, make_node
 from tilewright.graph.ir import extents_of
 from tilewright.ops.hosted import VIEW
@@ -75,7 +76,12 @@ def load(
     if the file is missing or malformed, ``UnsupportedModel`` if it can't be compiled, ``ResourceLimit`` for too large
     tensors and functions, ``UntrustedData`` for external data outside of the model's folder.
     """
-    return _loaded(_model_of(source), source, shapes or {}, bounds or {}, most_bytes, operators, outside)
+    given = (shapes or {}, bounds or {}, most_bytes, operators)
+    if isinstance(source, onnx.ModelProto) or outside is not None:
+        return _loaded(_model_of(source), outside, *given)
+    with opened_apart(Path(source)) as (model, beside):
+        check_text(model)
+        return _loaded(model, beside, *given)
 
 
 def load_around(
@@ -87,7 +93,8 @@ def load_around(
     """As ``load``, but without nodes that are unknown or computed by Python, which are the second result (``kept``)."""
     native = (one for one in operators if not isinstance(one.rule, PythonFunction))
     rest, kept = cut(_model_of(source), (*native, *_OF_ONNXRUNTIME))
-    return _loaded(rest, source, shapes, bounds, None, operators), kept
+    outside = None if isinstance(source, onnx.ModelProto) else ExternalData(Path(source).parent)
+    return _loaded(rest, outside, shapes, bounds, None, operators), kept
 
 
 def _model_of(source: str | os.PathLike[str] | onnx.ModelProto) -> onnx.ModelProto:
@@ -98,16 +105,12 @@ def _model_of(source: str | os.PathLike[str] | onnx.ModelProto) -> onnx.ModelPro
 
 def _loaded(
     model: onnx.ModelProto,
-    source: str | os.PathLike[str] | onnx.ModelProto,
+    outside: Outside | None,
     shapes: GivenShapes,
     bounds: Mapping[str, int],
     most_bytes: int | None,
     operators: Sequence[OnnxOperator],
-    outside: Outside | None = None,
 ) -> Graph:
-    """The graph of ``model``, whose external data are those of ``outside``, or beside ``source``."""
-    if outside is None and not isinstance(source, onnx.ModelProto):
-        outside = ExternalData(Path(source).parent)
     import_within = partial(_import, model, outside, most_bytes, shapes, operators)
     extents = [extent.given for extent in extents_of(inputs_of(model, shapes))]
     return with_noted_sizes(import_assuming_least(import_within, bounds, extents), model)
@@ -148,8 +151,9 @@ class _Importer(Building):
         self.symbolic.declare(inputs)
         self.visit(self.top)
         outputs = self._outputs()
-        limits = tuple(self.symbolic.limits)
-        return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), self.constants, limits=limits)
+        limits, constants = tuple(self.symbolic.limits), dict(self.constants)
+        self.constants.clear()  # its parts refer to each other: weights in it would stay until garbage is collected
+        return Graph(self.proto.name or "main", inputs, outputs, tuple(self.nodes), constants, limits=limits)
 
     # The model's own values
 

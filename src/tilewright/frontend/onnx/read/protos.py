@@ -105,11 +105,14 @@ def _form_of(begin: bytes) -> str:
 
 
 def read_model(path: Path) -> onnx.ModelProto:
-    """The model in a file, without its external data. Raises ``InvalidModel`` or ``ResourceLimit``."""
+    """The model in a file, without its external data, but with all weights in the file (``weights_in_file``).
+
+    Raises ``InvalidModel`` or ``ResourceLimit``.
+    """
     with opened_model(path) as file, memory_guarded(f"the model {path} was read"):
         # When memory is exhausted, protobuf raises a signal: its copy must fit besides the bytes.
         Budget().take(2 * os.fstat(file.fileno()).st_size, f"reading {path}")
-        return _parsed(file.read(), os.fspath(path))
+        return parsed(file.read(), os.fspath(path))
 
 
 def parse_model(content: bytes) -> onnx.ModelProto:
@@ -125,10 +128,11 @@ def parse_model(content: bytes) -> onnx.ModelProto:
         except ValueError as error:
             raise InvalidModel(f"{whose} can't be read as ONNX{_form_of(content)}: {error}") from error
         Budget().take(len(content), f"reading {whose}")
-        return _parsed(content, whose)
+        return parsed(content, whose)
 
 
-def _parsed(content: bytes, whose: str) -> onnx.ModelProto:
+def parsed(content: bytes, whose: str) -> onnx.ModelProto:
+    """The model of these bytes. Raises ``InvalidModel``, which says ``whose`` they are."""
     try:
         model = onnx.load_model_from_string(content)
     except DecodeError as error:

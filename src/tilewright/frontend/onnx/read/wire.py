@@ -1,4 +1,4 @@
-"""Checks the Protocol Buffers encoding of a model's file, without parsing all of it.
+"""Checks the Protocol Buffers encoding of a model's file, and finds the weights in it, without parsing all of it.
 
 Parsing takes many times the file's size in memory, and hashing reads all of it. So the outer structure is checked
 first: the lengths of the fields must add up to the file's size, and one field must be the graph.
@@ -7,10 +7,13 @@ Source: https://protobuf.dev/programming-guides/encoding
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 _LOCATION = b"location"
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
 _WINDOW = 1 << 16
 _MOST_FIELDS = 1 << 22
 """Maximum fields of one message: more than in any model; each takes a step here."""
@@ -32,6 +35,10 @@ class Bytes:
             if not self._window:
                 raise ValueError(f"there is no byte {at}")
         return self._window[at - self._start]
+
+    def part(self, start: int, end: int) -> bytes:
+        """The bytes of this part; fewer beyond the end."""
+        return os.pread(self._descriptor, end - start, start)
 
     def contains(self, word: bytes, start: int, end: int) -> bool:
         """Whether ``word`` is in this part."""
@@ -57,6 +64,9 @@ class InMemory(Bytes):
         if not 0 <= at < self.size:
             raise ValueError(f"there is no byte {at}")
         return self._content[at]
+
+    def part(self, start: int, end: int) -> bytes:
+        return self._content[start:end]
 
     def contains(self, word: bytes, start: int, end: int) -> bool:
         return self._content.find(word, start, end) >= 0
@@ -86,34 +96,125 @@ def _without_weights(content: Bytes) -> Iterator[tuple[int, int]]:
     yield known, content.size
 
 
-def _fields(content: Bytes, messages: Iterable[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
-    """The ranges of the fields ``wanted`` of these messages; they are messages or bytes themselves.
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """A field, whose key is at ``begin``, and the range of its content; ``is_bytes``: or of a message."""
 
-    A field of another wire type than these can't be large.
+    number: int
+    begin: int
+    start: int
+    end: int
+    is_bytes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The bytes of a constant, in its tensor and graph. ``position``: of the tensor among those of the model."""
+
+    position: int
+    graph: _Field
+    tensor: _Field
+    raw: _Field
+
+    @property
+    def start(self) -> int:
+        """Of the bytes."""
+        return self.raw.start
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self.raw.end - self.raw.start
+
+
+def weights(content: Bytes, least: int) -> list[Weight]:
+    """The weights in a model's file from ``least`` bytes on, in order. Raises ``ValueError`` if it is not a model.
+
+    Tensors that have their bytes elsewhere, or in several parts, are none.
     """
+    found: list[Weight] = []
+    position = 0
+    for graph in _messages(content, 0, content.size, _GRAPH):
+        for tensor in _messages(content, graph.start, graph.end, _INITIALIZER):
+            fields = list(_all_fields(content, tensor.start, tensor.end))
+            is_elsewhere = any(field.number in (_EXTERNAL_DATA, _DATA_LOCATION) for field in fields)
+            raw = [field for field in fields if field.number == _RAW_DATA and field.is_bytes]
+            if not is_elsewhere and len(raw) == 1 and raw[0].end - raw[0].start >= least:
+                found.append(Weight(position, graph, tensor, raw[0]))
+            position += 1
+    return found
+
+
+def without_weights(content: Bytes, given: Sequence[Weight], reference: Callable[[Weight], bytes]) -> bytes:
+    """The model's file without the weights ``given``.
+
+    ``reference``: the encoded fields of a tensor that take the place of its bytes.
+    """
+    parts: list[bytes] = []
+    known = 0
+    for graph, some in groupby(given, lambda weight: weight.graph):
+        inner: list[bytes] = []
+        at = graph.start
+        for weight in some:
+            tensor, raw = weight.tensor, weight.raw
+            own = (content.part(tensor.start, raw.begin), content.part(raw.end, tensor.end), reference(weight))
+            inner += [content.part(at, tensor.begin), _head(_INITIALIZER, own), *own]
+            at = tensor.end
+        inner.append(content.part(at, graph.end))
+        parts += [content.part(known, graph.begin), _head(_GRAPH, inner), *inner]
+        known = graph.end
+    return b"".join([*parts, content.part(known, content.size)])
+
+
+def _head(number: int, content: Iterable[bytes]) -> bytes:
+    """What comes before the ``content`` of a message in a field."""
+    return _number(number << 3 | 2) + _number(sum(map(len, content)))
+
+
+def _number(value: int) -> bytes:
+    digits = bytearray()
+    while value > 0x7F:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
+
+
+def _fields(content: Bytes, messages: Iterable[tuple[int, int]], wanted: int) -> Iterator[tuple[int, int]]:
+    """The ranges of the fields ``wanted`` of these messages; they are messages or bytes themselves."""
     for start, end in messages:
-        at, count = start, 0
-        while at < end:
-            key, at = _varint(content, at)
-            count += 1
-            if not key >> 3 or count > _MOST_FIELDS:
-                raise ValueError(f"no field of a model ends at byte {at}")
-            match key & 7:
-                case 0:
-                    _, at = _varint(content, at)
-                case 1:
-                    at += 8
-                case 2:
-                    length, at = _varint(content, at)
-                    if key >> 3 == wanted:
-                        yield at, at + length
-                    at += length
-                case 5:
-                    at += 4
-                case kind:
-                    raise ValueError(f"wire type {kind} at byte {at}")
-        if at != end:
-            raise ValueError(f"a field reaches beyond byte {end}")
+        yield from ((field.start, field.end) for field in _messages(content, start, end, wanted))
+
+
+def _messages(content: Bytes, start: int, end: int, wanted: int) -> Iterator[_Field]:
+    """The fields ``wanted`` of a message; they are messages or bytes themselves."""
+    return (field for field in _all_fields(content, start, end) if field.number == wanted and field.is_bytes)
+
+
+def _all_fields(content: Bytes, start: int, end: int) -> Iterator[_Field]:
+    """The fields of a message. Raises ``ValueError`` unless they cover it."""
+    at, count = start, 0
+    while at < end:
+        begin = at
+        key, at = _varint(content, at)
+        count += 1
+        if not key >> 3 or count > _MOST_FIELDS:
+            raise ValueError(f"no field of a model ends at byte {at}")
+        first = at
+        match key & 7:
+            case 0:
+                _, at = _varint(content, at)
+            case 1:
+                at += 8
+            case 2:
+                length, first = _varint(content, at)
+                at = first + length
+            case 5:
+                at += 4
+            case kind:
+                raise ValueError(f"wire type {kind} at byte {at}")
+        yield _Field(key >> 3, begin, first, at, key & 7 == 2)
+    if at != end:
+        raise ValueError(f"a field reaches beyond byte {end}")
 
 
 def _varint(content: Bytes, at: int) -> tuple[int, int]:
