@@ -228,7 +228,8 @@ def chosen(model: onnx.ModelProto, target: Target) -> tuple[InParts, ...]:
     """The loops of ``model``."""
     options = Options(target, threads=1, math=Math.STRICT)
     graph = compilation.prepare(importer.load(model))
-    laid_out = compilation.transform(compilation.decide(graph, options), options)
+    choices = compilation.decide(graph, options)
+    laid_out = compilation.transform(choices, dict(choices.graph.constants))
     return choose_parts(laid_out, fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts), target)
 
 
