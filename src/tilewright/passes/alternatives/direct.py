@@ -75,7 +75,8 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, blocks)
         copying = 0.0 if weight in facts.constants else _copying(weight, target)
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
-        if not own and together == 1 and points(weight.shape[2:]) > 1:
+        is_far = points(weight.shape[1:]) * width_of(result, blocks) * weight.dtype.itemsize > target.l1_bytes
+        if is_far and not own and together == 1 and points(weight.shape[2:]) > 1:
             summing *= _short_rows(result, blocks)
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
             summing = max(summing / sum_gain(data, blocks), _loading(result, weight, blocks))
@@ -101,8 +102,8 @@ def _copying(weight: Value, target: Target) -> float:
 
 
 def _short_rows(result: Value, blocks: Blocks) -> float:
-    """The slowdown of a single block of filters by rows that do not fill a tile: a vector of weights is loaded for few
-    places, while several blocks make larger tiles of the same rows."""
+    """The slowdown of a single block of filters by rows that do not fill a tile: a vector of weights from beyond the
+    first cache is loaded for few places, while several blocks make larger tiles of the same rows."""
     places, target = result.shape[-1], blocks.target
     if points(result.shape[1:2]) > width_of(result, blocks) or not isinstance(places, Const):
         return 1.0
