@@ -355,6 +355,7 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "UniqueGroups": ([(4,)], {"count": 2}),
         "UniqueRows": ([(4, 3)], {}),
         "WholeChannels": ([(1, 20, 5)], {"channels": 32, "before": (1,), "after": (0,)}),
+        "WindowTaps": ([(1, 2, 5)], dict.fromkeys(("kernel", "strides", "dilations"), (1,)) | {"pads": (0, 0)}),
         "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),
         "WinogradOutput": ([(4, 4, 1, 3, 3, 2)], {"tile": 2, "outputs": (6, 6)}),
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),

@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 
 import tilewright
 from tests.ops.nodes import NodeCase, check
-from tilewright.cost.analytic import schedule
+from tilewright.cost.analytic import open_space, schedule
+from tilewright.cost.model import best
+from tilewright.kernels.nests import Nests
 from tilewright.kernels.padding import Sliding, slidings
+from tilewright.kernels.relayout import blocked, relayout
 from tilewright.loops.lower import lower
 from tilewright.ops.convolution import conv
 from tilewright.schedule.schedule import Schedule
@@ -49,6 +52,23 @@ def dilated(dilation: int, size: int = 16) -> Schedule:
 def test_large_padding_is_skipped_and_little_is_not() -> None:
     assert "skip_padding" in str(schedule(dilated(12), TARGET).trace)
     assert "skip_padding" not in str(schedule(dilated(1, 32), TARGET).trace)
+
+
+@pytest.mark.parametrize("rows", [24, 4])
+def test_taps_are_outermost_only_if_they_are_tested(rows: int) -> None:
+    """More than a tenth of the terms are padding for a few places, but not for 24."""
+    x, w = te.placeholder((1, 32, 24, 24), name="x"), te.placeholder((16, 32, 3, 7), name="w")
+    output = conv(x, w, pads=[1, 9, 2, 3], dilations=[1, 2])
+    target = Target.parse("x86_64,graniterapids,l1=48K,l2=2M,l3=64M")
+    s = Schedule(lower([relayout([output], {output: blocked(4, 16)})[output]], inputs=[x, w]))
+    nests = open_space(s, target)
+    *others, tiles = nests.nests
+    wanted = {"lanes": 16, "rows": rows, "panels": 1}
+    choice = tuple(wanted.get(knob.name, knob.values[0]) for knob in tiles.knobs)
+    nests.apply(s, [*best(Nests(tuple(others)), target), choice])
+    trace = str(s.trace)
+    assert ("skip_padding" in trace) is (rows == 4)
+    assert ('"k0", "k1", "ci"' in trace) is (rows == 4)
 
 
 def test_an_axis_of_unknown_extent_has_no_share() -> None:

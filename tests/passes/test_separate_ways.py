@@ -1,5 +1,5 @@
-"""Pools axis by axis, convolutions group by group, phase by phase, or as products of taps: where that saves work, with
-right results."""
+"""Pools axis by axis, convolutions group by group, phase by phase, as products of taps, or of gathered taps: where that
+saves work, with right results."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,10 @@ from numpy.typing import NDArray
 
 import tilewright
 from tests.ops.nodes import NodeCase, check
+from tilewright.frontend.onnx.read.importer import load
+from tilewright.passes.alternatives import facts_of
+from tilewright.passes.alternatives.gathered_taps import GATHERED_TAPS
+from tilewright.target.target import Target
 
 random = np.random.default_rng(3)
 
@@ -48,6 +52,15 @@ TAPS = [
     NodeCase("Conv", [f(1, 120, 30)], {"pads": [3, 3]}, [f(2, 120, 7)], tolerance=1e-4),
 ]
 """Few filters."""
+GATHERED = [
+    NodeCase("Conv", [f(1, 8, 9, 8, 9)], {"group": 2, "pads": [0, 0, 0, 1, 1, 1]}, [f(184, 4, 2, 2, 2), f(184)]),
+    NodeCase("Conv", [f(1, 4, 4, 6, 6)], {"group": 4, "pads": [1] * 6}, [f(160, 1, 3, 3, 3)]),
+    NodeCase(
+        "Conv", [f(2, 3, 20, 19)], {"strides": [1, 2], "dilations": [2, 1], "pads": [2, 1, 0, 3]}, [f(66, 3, 3, 3)]
+    ),
+    NodeCase("Conv", [f(1, 8, 505)], {"pads": [3, 2], "strides": [2], "group": 2}, [f(182, 4, 5), f(182)]),
+]
+"""Many filters of few channels."""
 DIRECT = [
     NodeCase("MaxPool", [f(1, 5, 14, 13)], {"kernel_shape": [3, 3]}),
     NodeCase("MaxPool", [f(1, 5, 40, 13)], {"kernel_shape": [36, 1]}),
@@ -63,7 +76,7 @@ def ways(case: NodeCase) -> set[str]:
 
 
 @pytest.mark.share(2)
-@pytest.mark.parametrize("case", [*WINDOWS, *MULTIPLIED, *GROUPED, *PHASES, *TAPS], ids=str)
+@pytest.mark.parametrize("case", [*WINDOWS, *MULTIPLIED, *GROUPED, *PHASES, *TAPS, *GATHERED], ids=str)
 def test_results_are_those_of_onnx_runtime(case: NodeCase) -> None:
     check(case)
 
@@ -91,6 +104,32 @@ def test_uneven_phases_are_separate(case: NodeCase) -> None:
 @pytest.mark.parametrize("case", TAPS, ids=str)
 def test_taps_of_few_filters_are_rows_of_one_product(case: NodeCase) -> None:
     assert "products of taps" in ways(case)
+
+
+@pytest.mark.parametrize("case", GATHERED, ids=str)
+def test_many_filters_multiply_a_copy_of_their_windows(case: NodeCase) -> None:
+    assert any(way.endswith("of gathered taps") for way in ways(case))
+
+
+@pytest.mark.parametrize(("filters", "channels", "size"), [(7, 4, 8), (64, 4, 40), (8, 64, 80)])
+def test_a_copy_that_does_not_pay_is_not_offered(filters: int, channels: int, size: int) -> None:
+    """For few filters, terms of a sum in too many pages, or a copy beyond the second cache."""
+    assert not is_offered(NodeCase("Conv", [f(1, channels, size, size)], {}, [f(filters, channels, 5, 5)]))
+
+
+def test_a_copy_of_padding_or_of_one_row_is_not_offered() -> None:
+    window = {"dilations": [12, 12], "pads": [6] * 4}
+    assert not is_offered(NodeCase("Conv", [f(1, 8, 8, 8)], window, [f(64, 8, 2, 2)]))
+    assert is_offered(NodeCase("Conv", [f(1, 8, 8, 8)], {"pads": [1] * 4}, [f(64, 8, 2, 2)]))
+    assert not is_offered(NodeCase("Conv", [f(1, 8, 99)], {}, [f(64, 8, 3)]))
+    assert is_offered(NodeCase("Conv", [f(1, 8, 99)], {"strides": [2]}, [f(64, 8, 3)]))
+
+
+def is_offered(case: NodeCase) -> bool:
+    """Whether a copy of what windows read is among the ways."""
+    graph = load(case.model())
+    facts = facts_of(graph, Target.parse("x86_64,znver4,l1=32K,l2=1M,l3=32M"))
+    return bool(list(GATHERED_TAPS.ways(graph.nodes[-1], facts)))
 
 
 def test_an_infinity_stays_where_it_belongs() -> None:

@@ -20,7 +20,7 @@ from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
-from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.nests import LEAST_PADDING, Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
@@ -292,7 +292,7 @@ def _remaining(facts: TileFacts, population: Population) -> Cycles:
         sizes = population.column(knob) if knob else np.ones(len(population), np.int64)
         different, places = np.unique(sizes, return_inverse=True)
         result *= np.array([sliding.share(int(size)) for size in different])[places]
-    return result
+    return np.where(result <= 1 - LEAST_PADDING, result, 1.0)
 
 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:

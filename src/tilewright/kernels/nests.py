@@ -371,10 +371,10 @@ class Tiles(Nest):
         block = block_at(s.program, self.anchor).stmt
         outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
         reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
-        taps = {sliding.tap for _, sliding in self.facts.slidings}
+        tile = Tile(values["lanes"], values["rows"], values["panels"])
+        taps = {sliding.tap for _, sliding in self.facts.slidings} if self._skips_padding(tile) else set[int]()
         if reduction and reduction[-1] in taps:  # one test of a tap serves all channels
             reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
-        tile = Tile(values["lanes"], values["rows"], values["panels"])
         loops = {Unroll.NOTHING: 0, Unroll.EVERYTHING: len(reduction), Unroll.INNERMOST: 1}
         written_out = loops[Unroll(values["unroll"])]
         plan = Plan(tile, outer, reduction, written_out=written_out, instruction=self.instruction)
@@ -401,11 +401,19 @@ class Tiles(Nest):
         shares = self.facts.shares_panels(np.array(plan.tile.lanes), np.array(plan.tile.rows))
         return is_plain and plan.outer[-1] == self.roles.rows and bool(shares)
 
+    def _skips_padding(self, tile: Tile) -> bool:
+        """Whether tiles leave out terms that read padding."""
+        return self.instruction is None and self.facts.remaining(_sizes(tile)) <= 1 - LEAST_PADDING
+
     def _skip_padding(self, s: Schedule, tile: Tile) -> None:
-        sizes = {"lanes": tile.lanes, "rows": tile.rows, "panels": tile.panels}
-        if self.instruction is None and self.facts.remaining(sizes) <= 1 - LEAST_PADDING:
-            knobs, axes = _knobs_of(self.roles), block_at(s.program, self.anchor).stmt.axes
+        if self._skips_padding(tile):
+            knobs, axes, sizes = _knobs_of(self.roles), block_at(s.program, self.anchor).stmt.axes, _sizes(tile)
             s.skip_padding(self.anchor, [sizes.get(knobs.get(place, ""), 1) for place, _ in enumerate(axes)])
+
+
+def _sizes(tile: Tile) -> dict[str, int]:
+    """The extents of a tile, by knob."""
+    return {"lanes": tile.lanes, "rows": tile.rows, "panels": tile.panels}
 
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:

@@ -45,6 +45,7 @@ from tilewright.ops import (
     tap_sums,
     transposed_convolution,
     weight_products,
+    window_taps,
     winograd,
 )
 from tilewright.ops.operator import Attribute, Attributes, FusionKind, Operator, Trait, find, names
@@ -92,5 +93,6 @@ __all__ = [
     "tap_sums",
     "transposed_convolution",
     "weight_products",
+    "window_taps",
     "winograd",
 ]

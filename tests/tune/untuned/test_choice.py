@@ -5,12 +5,18 @@ import pytest
 
 from tests.sketch.programs import matmul, max_pool, product_of_rows, smoothed_twice
 from tilewright import te
+from tilewright.base.dtypes import f32
 from tilewright.cost.analytic import schedule as analytic
+from tilewright.graph import Graph, Value, make_node
 from tilewright.loops.ir import LoopKind
 from tilewright.loops.program import Program
+from tilewright.ops.operator import require
+from tilewright.passes.choose import choose
+from tilewright.passes.fuse import fuse
+from tilewright.passes.lower import Lowering
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, loops_of
-from tilewright.symbolic.expr import ONE
+from tilewright.symbolic.expr import ONE, const
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Tensor
 from tilewright.tune.features.cycles import program_cycles
@@ -61,6 +67,21 @@ def test_outer_loops_are_parallel(chosen: Schedule) -> None:
 def test_what_the_analytic_model_knows_stays(output: Tensor) -> None:
     program = naive(output)
     assert schedule(program, TARGET).trace.to_json() == analytic(Schedule(program), TARGET).trace.to_json()
+
+
+def test_tests_of_padding_and_idle_lanes_are_no_repeated_work() -> None:
+    """11 rows are a tile of 8 and one of 3; a third of the terms would only read padding."""
+    target = Target.parse("x86_64,graniterapids,l1=48K,l2=2M,l3=64M,cores=2")
+    x, w = Value("x", f32, (const(1), const(48), const(22), const(22))), np.zeros((160, 48, 3, 3), np.float32)
+    weight = Value("w", f32, tuple(map(const, w.shape)))
+    attributes = {"strides": (2, 2), "pads": (6,) * 4, "dilations": (6, 6)}
+    node = make_node(require("Conv"), [x, weight], ["y"], attributes)
+    laid_out = choose(Graph("dilated", (x,), node.outputs, (node,), {weight: w}), target).apply()
+    (group,) = fuse(laid_out.graph, laid_out.leaving_blocks, laid_out.layouts)
+    program = Lowering(laid_out, target, {}).kernel(group).program
+    own = analytic(Schedule(program), target)
+    assert "skip_padding" in str(own.trace)
+    assert schedule(program, target).trace.to_json() == own.trace.to_json()
 
 
 def test_short_programs_stay() -> None:

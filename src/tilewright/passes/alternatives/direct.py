@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from math import prod
 
 from tilewright.base.dtypes import bf16
-from tilewright.cost.kernels import sum_cycles
+from tilewright.cost.kernels import pass_cycles, sum_cycles
+from tilewright.cost.work import Work
 from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
 from tilewright.kernels.tile_products import tile_unit
@@ -72,9 +73,11 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         # Products are added up in groups of channels, which must lie side by side.
         reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, blocks)
-        copied = 0 if weight in facts.constants else points(weight.shape)
-        copying = machine.copy_cycles * copied / register_of(weight, target)
+        copying = 0.0 if weight in facts.constants else _copying(weight, target)
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
+        is_far = points(weight.shape[1:]) * width_of(result, blocks) * weight.dtype.itemsize > target.l1_bytes
+        if is_far and not own and together == 1 and points(weight.shape[2:]) > 1:
+            summing *= _short_rows(result, blocks)
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
             summing = max(summing / sum_gain(data, blocks), _loading(result, weight, blocks))
         yield _in_blocks(node, copying + summing, reads)
@@ -89,6 +92,29 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     yield Way(
         AS_IT_IS, cycles * by_rows * _filled_rows(result, target), reads=Reads.PLAIN if own else Reads.AS_THEY_ARE
     )
+
+
+def _copying(weight: Value, target: Target) -> float:
+    """Cycles of a copy of a weight known at run time: across its rows, and from and to memory."""
+    size, machine = points(weight.shape), target.machine
+    moved = pass_cycles(Work(0, 0, 2 * weight.dtype.itemsize * size), target)
+    return machine.crossed_cycles * size / register_of(weight, target) + moved
+
+
+def _short_rows(result: Value, blocks: Blocks) -> float:
+    """The slowdown of a single block of filters by rows that do not fill a tile: a vector of weights from beyond the
+    first cache is loaded for few places, while several blocks make larger tiles of the same rows."""
+    places, target = result.shape[-1], blocks.target
+    if points(result.shape[1:2]) > width_of(result, blocks) or not isinstance(places, Const):
+        return 1.0
+    most = target.vector_registers - 4
+    return _step(max(1, min(int(places.value), most)), target) / _step(most, target)
+
+
+def _step(rows: int, target: Target) -> float:
+    """Cycles of a step of a register tile of so many rows and one block of filters, for each of its products."""
+    busy = max(rows / target.fma_per_cycle, (rows + 1) / target.loads_per_cycle, target.machine.fma_latency)
+    return (busy + target.machine.load_cycles * (rows + 1)) / rows
 
 
 def _loading(result: Value, weight: Value, blocks: Blocks) -> float:

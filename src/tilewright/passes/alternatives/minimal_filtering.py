@@ -13,7 +13,8 @@ from functools import partial
 from math import prod
 
 from tilewright.base.dtypes import f32
-from tilewright.cost.kernels import sum_cycles
+from tilewright.cost.kernels import pass_cycles, sum_cycles
+from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value
 from tilewright.ops import Attribute
 from tilewright.ops.minimal_filtering import FILTERINGS
@@ -64,7 +65,9 @@ class Problem:
         points = FILTERINGS[tile].points ** 2
         leaving = points * self._tiles(tile) * prod(self.extents[:-2]) * self.result[1]
         products = sum_cycles(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
-        return self.cycles_of_input(tile, target) + products + _transforming(leaving, target)
+        products = max(products, _moving(leaving, target))  # few channels, so that storing takes longer than summing
+        leaving_cycles = max(_transforming(leaving, target), _moving(leaving + prod(self.result), target))
+        return self.cycles_of_input(tile, target) + products + leaving_cycles
 
     def cycles_of_input(self, tile: int, target: Target) -> float:
         """Those of the transform of the data."""
@@ -83,6 +86,11 @@ def _transforming(points: int, target: Target) -> float:
     """Cycles of a transform with so many points on its larger side."""
     machine = target.machine
     return machine.shared_kernel_start + points / target.lanes(8 * f32.itemsize) * machine.transform_cycles
+
+
+def _moving(elements: int, target: Target) -> float:
+    """Cycles in which so many elements are read, or stored."""
+    return pass_cycles(Work(0, 0, f32.itemsize * elements), target)
 
 
 @dataclass(frozen=True, slots=True)

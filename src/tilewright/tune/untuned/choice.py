@@ -40,8 +40,9 @@ def schedule(naive: Program, target: Target) -> Schedule:
     own = Schedule(naive)
     nests = open_space(own, target)
     is_known = all(_is_known(nest, own.program) for nest in nests.nests)
+    opened = own.program
     nests.apply(own, best(nests, target))
-    cycles = _cycles_if_naive(own, naive, target, is_known=is_known) if _is_plain(naive) else None
+    cycles = _cycles_if_naive(own, opened, naive, target, is_known=is_known) if _is_plain(naive) else None
     if cycles is None:
         return own
     found = best_of_sketches(naive, target, cycles)
@@ -76,12 +77,13 @@ def _is_plain(naive: Program) -> bool:
     return is_functional and not naive.dims and not is_recurrent(naive)
 
 
-def _cycles_if_naive(own: Schedule, naive: Program, target: Target, *, is_known: bool) -> float | None:
+def _cycles_if_naive(own: Schedule, opened: Program, naive: Program, target: Target, *, is_known: bool) -> float | None:
     """The estimate of ``own``; None if that is short, or near to what arithmetic and memory allow, or not known.
 
-    ``is_known``: of a known class, a schedule may be naive only if it computes values again and again.
+    ``opened``: ``naive`` with what is inlined. ``is_known``: of a known class, a schedule may be naive only if it
+    computes values again and again: tests of padding and the lanes beyond an end are none of these.
     """
-    needed, done = count(naive, {}), count(own.program, {})
+    needed, done = count(naive, {}), count(opened if is_known else own.program, {})
     if own.program.intrinsics or needed is None or done is None:
         return None
     is_repeated = done.operations >= REPEATED * needed.operations

@@ -70,6 +70,7 @@ NOT_WRITTEN: Mapping[str, str] = {
     "UniqueGroups": STAGED,
     "UniqueRows": STAGED,
     "WholeChannels": _COMPILED,
+    "WindowTaps": _COMPILED,
     "WinogradInput": _COMPILED,
     "WinogradOutput": _COMPILED,
     "WinogradProducts": _COMPILED,

@@ -1,0 +1,54 @@
+"""Which way is estimated to be fastest where the products alone do not tell: the choices were measured to be right."""
+
+import numpy as np
+import pytest
+
+from tests.passes import graphs
+from tests.passes.graphs import apply
+from tilewright.base.dtypes import f32
+from tilewright.graph import Graph, Value
+from tilewright.ops.operator import Attribute
+from tilewright.passes.alternatives import Way, candidates, facts_of
+from tilewright.passes.alternatives.gathered_taps import GATHERED_TAPS
+from tilewright.target.target import Target
+
+RAPIDS = Target.parse("x86_64,graniterapids,l1=48K,l2=2M,l3=64M")
+Shape = tuple[int, ...]
+
+
+def estimated(data: Shape, weight: Shape, is_known: bool = True, **attributes: Attribute) -> tuple[Way, ...]:
+    """The ways of a convolution."""
+    x, w = graphs.value("x", *data), graphs.value("w", *weight)
+    node = apply("Conv", [x, w], "y", **attributes)
+    known: dict[Value, np.ndarray] = {w: np.zeros(weight, np.float32)} if is_known else {}
+    graph = Graph("g", (x,) if is_known else (x, w), node.outputs, (node,), known)
+    return candidates(node, facts_of(graph, RAPIDS))
+
+
+def fastest(ways: tuple[Way, ...]) -> str:
+    return min(ways, key=lambda way: way.cycles).name
+
+
+def test_a_block_of_filters_with_short_rows_is_slower_than_products_of_taps() -> None:
+    assert fastest(estimated((1, 464, 8, 8), (16, 464, 5, 5), pads=(2,) * 4)) == "products of taps, plain"
+    assert fastest(estimated((1, 464, 28, 28), (16, 464, 5, 5), pads=(2,) * 4)) == "direct, in blocks"
+
+
+def test_large_weights_of_run_time_are_not_copied_for_few_places() -> None:
+    shapes = (1, 312, 24), (516, 312, 3)
+    assert fastest(estimated(*shapes, is_known=False, pads=(2, 2), dilations=(2,))) == "direct, plain"
+    assert fastest(estimated((1, 312, 192), shapes[1], is_known=False, pads=(2, 2))) == "direct, in blocks"
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_the_transformed_domain_of_few_channels_takes_as_long_as_storing_it(channels: int) -> None:
+    (way,) = (w for w in estimated((1, channels, 64, 64), (64, channels, 3, 3), pads=(1,) * 4) if "F(4x4)" in w.name)
+    stored = f32.itemsize * 36 * 16 * 16 * 64
+    assert way.cycles > 2 * stored / RAPIDS.machine.far_bytes
+
+
+def test_the_copy_of_windows_counts_once_for_nodes_that_share_it() -> None:
+    ways = estimated((1, 4, 8, 8, 8), (616, 1, 3, 3, 3), pads=(1,) * 6, group=4)
+    assert fastest(ways) == f"flat positions of {GATHERED_TAPS.name}, plain"
+    gathered = [way for way in ways if GATHERED_TAPS.name in way.name]
+    assert all(way.first is not None and 0 < way.first.cycles < way.cycles for way in gathered)
