@@ -1,4 +1,4 @@
-"""Which way is estimated to be fastest where the products alone do not tell: the choices were measured to be right."""
+"""Which way is estimated to be fastest where the products alone do not tell."""
 
 import numpy as np
 import pytest
