@@ -10,7 +10,6 @@ import pytest
 
 from tests import profiles
 from tests.onnx_nodes import ledger
-from tilewright.base.garbage import NEW_OBJECTS
 from tilewright.measure.turns import Plan
 
 profiles.register()
@@ -53,7 +52,6 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-        gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])  # compiling has it anyway; so has drawing examples
 
 
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
