@@ -2579,13 +2579,6 @@ MUTANTS = (
         ("tests/measure/test_messages.py::test_requests_and_outcomes",),
     ),
     Mutant(
-        "there are several instances of a data type",
-        "base/dtypes.py",
-        "_INSTANCES.setdefault((kind, bits), super().__new__(cls))",
-        "super().__new__(cls)",
-        ("tests/base/test_dtypes.py",),
-    ),
-    Mutant(
         "a child may give any verdict",
         "measure/messages.py",
         "if read.verdict not in verdicts:",

@@ -1,7 +1,7 @@
 """Scalar data types.
 
-A ``DType`` is a frozen value, of which there is one instance each: the module constants (``f32``, ``i64``, ``boolean``
-...). ``index`` is the type of every loop variable, extent and address computation.
+A ``DType`` is a frozen value; the module constants (``f32``, ``i64``, ``boolean`` ...) are the only instances that the
+compiler makes. ``index`` is the type of every loop variable, extent and address computation.
 """
 
 from dataclasses import dataclass, field
@@ -37,13 +37,9 @@ _WHOLE_NAMES = frozenset({Kind.BOOL, *_CODED_FLOATS})
 """Kinds of which there is one width."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class DType:
-    """A scalar type: its kind and its width in bits (a bool is one bit wide and stored in one byte).
-
-    There is one instance of each kind and width, also after ``pickle`` and ``copy``: types are compared by identity,
-    and hashed so, which expressions do at every step.
-    """
+    """A scalar type: its kind and its width in bits (a bool is one bit wide and stored in one byte)."""
 
     kind: Kind
     bits: int
@@ -53,17 +49,14 @@ class DType:
     is_signed: bool = field(init=False, repr=False, compare=False)
     is_bool: bool = field(init=False, repr=False, compare=False)
 
-    def __new__(cls, kind: Kind, bits: int) -> "DType":
-        return _INSTANCES.setdefault((kind, bits), super().__new__(cls))
-
-    def __getnewargs__(self) -> tuple[Kind, int]:
-        return self.kind, self.bits
-
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_float", self.kind in (Kind.FLOAT, Kind.BFLOAT))
         object.__setattr__(self, "is_int", self.kind in (Kind.INT, Kind.UINT))
         object.__setattr__(self, "is_signed", self.kind is Kind.INT)
         object.__setattr__(self, "is_bool", self.kind is Kind.BOOL)
+
+    def __hash__(self) -> int:
+        return id(self.kind) ^ self.bits
 
     def __str__(self) -> str:
         return self.kind.value if self.kind in _WHOLE_NAMES else f"{self.kind.value}{self.bits}"
@@ -94,8 +87,6 @@ class DType:
             return float("inf")
         return (1 << (self.bits - 1)) - 1 if self.is_signed else (1 << self.bits) - 1
 
-
-_INSTANCES: dict[tuple[Kind, int], DType] = {}
 
 boolean = DType(Kind.BOOL, 1)
 i8, i16, i32, i64 = (DType(Kind.INT, bits) for bits in (8, 16, 32, 64))
