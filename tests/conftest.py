@@ -10,12 +10,9 @@ import pytest
 
 from tests import profiles
 from tests.onnx_nodes import ledger
-from tilewright.measure.runner import Runner
 from tilewright.measure.turns import Plan
 
 profiles.register()
-# Nothing is started ahead of need: what is measured here seldom fails, and each process takes a third of a second.
-Runner.__init__.__kwdefaults__.update(spares=0)
 # Workers have the environment of the process that starts them.
 OWN_FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else profiles.isolate()
 

@@ -16,7 +16,7 @@ import tilewright.fleet.join
 import tilewright.measure.candidate  # what children import is read from disk once
 from tests.measure.jobs import FAULTY
 from tilewright.cli import main
-from tilewright.fleet import device, ways
+from tilewright.fleet import ways
 from tilewright.measure.processes import die_with
 
 assert tilewright.fleet.join and tilewright.measure.candidate
@@ -40,7 +40,6 @@ def run(log: str, words: list[str]) -> None:
     os._exit(main(["fleet", *words]))
 
 
-device.Device.__init__.__kwdefaults__.update(spares=0)
 ways.NATIVE = replace(ways.NATIVE, measuring=FAULTY)
 zygote = os.getpid()
 signal.signal(signal.SIGCHLD, bury)

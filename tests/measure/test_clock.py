@@ -16,7 +16,8 @@ from tilewright.measure.guard import PATTERN, Guarded, Side, poison
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.limits import Limits
 from tilewright.measure.machine import machine_state
-from tilewright.measure.messages import Request, Said, Unmeasurable
+from tilewright.measure.messages import Said, Unmeasurable
+from tilewright.measure.requests import Request
 from tilewright.measure.verdicts import Outcome, Verdict
 from tilewright.measure.workload import draw, tolerance
 from tilewright.runtime.native import NativeExecutable

@@ -16,8 +16,8 @@ from tilewright.measure.messages import (
     BadMessageError,
     Channel,
     Done,
+    Errand,
     Ready,
-    Request,
     Said,
     Unmeasurable,
     encode,
@@ -26,6 +26,7 @@ from tilewright.measure.messages import (
     read_said,
     said_message,
 )
+from tilewright.measure.requests import Request
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 
 GOOD = Outcome(
@@ -48,7 +49,14 @@ def test_what_is_said_is_heard(said: Said) -> None:
 
 def test_requests_and_outcomes() -> None:
     request = Request(7, job("mm"), 1.5)
-    assert Request.read(json.loads(json.dumps(request.message()))) == request
+    sent = json.loads(json.dumps(request.message()))
+    assert Request.read(sent) == request
+    errand = Errand.read(sent)
+    assert (errand.number, errand.run_seconds, errand.only_build) == (7, 1.5, False)
+    assert Request.read(errand.message) == request
+    for field in ("number", "run_seconds", "only_build"):
+        with pytest.raises(BadMessageError, match=field):
+            Errand.read({name: value for name, value in sent.items() if name != field})
     crash = Outcome(Verdict.CRASH, "SIGSEGV", Phase.CHECK)
     assert read_outcome(outcome_message(crash)) == crash
     assert read_outcome({**outcome_message(crash), "predicted": 5.0}) == crash  # no child says what it is thought of

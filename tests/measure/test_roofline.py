@@ -8,7 +8,8 @@ from tilewright.measure.candidate import Bench
 from tilewright.measure.clock import Clock, Times
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
-from tilewright.measure.messages import Request, Said
+from tilewright.measure.messages import Said
+from tilewright.measure.requests import Request
 from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.target.target import Target

@@ -194,6 +194,20 @@ def test_children_are_replaced_after_some_uses() -> None:
         }
 
 
+def test_spares_are_started_when_a_child_has_ended() -> None:
+    """Not before: most searches lose none."""
+    others = children_of(os.getpid())  # runners that tests share
+    with runner(LIMITS, spares=2) as measuring:
+        assert measuring.measure(job("mm__0")).verdict is Verdict.OK
+        (supervisor,) = children_of(os.getpid()) - others
+        assert len(children_of(supervisor)) == 1
+        assert measuring.measure(job("segv__0")).verdict is Verdict.CRASH
+        end = time.monotonic() + 60
+        while len(children_of(supervisor)) < 3 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(children_of(supervisor)) == 3
+
+
 def test_a_workload_without_a_reference_is_nobodys_fault() -> None:
     endless = "program p(A: f32[1]) -> (C: f32[1]):\n  for k in range(1099511627776):\n    C[0] = A[0]\n"
     with runner(Limits(prepare_seconds=1.0)) as measuring:

@@ -97,7 +97,7 @@ CASES = (
 )
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_halves_of_a_batch(case: RowWise) -> None:
     compiled = tilewright.compile(case.model(), threads=2, dynamic="symbolic")

@@ -20,7 +20,7 @@ SEEDS = range(9)
 """Of random graphs of 3 to 15 nodes."""
 FIRST = 50_000
 """The first of them: no other test has these."""
-PARTS = 8
+PARTS = 16
 """Of the node tests: which ones there are is known when onnx has made them, which takes seconds."""
 
 
@@ -45,7 +45,7 @@ def as_written(seed: int) -> Sequence[Array] | None:
         return None
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("seed", SEEDS)

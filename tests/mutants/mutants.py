@@ -69,6 +69,7 @@ _RECORDS = ("tests/measure/test_records.py",)
 _IN_TROUBLE = ("tests/tune/test_records_in_trouble.py",)
 _CONTRACT = ("tests/measure/test_runner.py::test_faults",)
 _LEFT = ("tests/measure/test_runner.py::test_a_process_that_is_left_behind",)
+_SPARES = ("tests/measure/test_runner.py::test_spares_are_started_when_a_child_has_ended",)
 _DAMAGE = ("tests/measure/test_runner.py::test_who_dies_of_anothers_damage_is_measured_again",)
 _MODEL_CACHE = ("tests/test_model_cache.py",)
 _POLICIES = ("tests/test_policies.py",)
@@ -2592,6 +2593,27 @@ MUTANTS = (
         _DAMAGE,
     ),
     Mutant(
+        "spares are started before a child has ended",
+        "measure/supervisor.py",
+        "self._spares if self._has_lost else 0",
+        "self._spares",
+        _SPARES,
+    ),
+    Mutant(
+        "no spare is ever started",
+        "measure/supervisor.py",
+        "        self._has_lost = True\n",
+        "",
+        _SPARES,
+    ),
+    Mutant(
+        "an errand is another's",
+        "measure/messages.py",
+        'number, seconds = fields.whole(message["number"]), ',
+        'number, seconds = fields.whole(message["number"]) + 1, ',
+        ("tests/measure/test_messages.py::test_requests_and_outcomes",),
+    ),
+    Mutant(
         "a child may give any verdict",
         "measure/messages.py",
         "if read.verdict not in verdicts:",
@@ -3318,6 +3340,13 @@ MUTANTS = (
         "range(1, _MOST + 1)",
         "range(_MOST, _MOST + 1)",
         ("tests/superopt/prove/test_preconditions.py",),
+    ),
+    Mutant(
+        "a shorter proof is the longer one",
+        "superopt/prove/proofs.py",
+        "if _matched(prover, versions, fewer) is not None:",
+        "if _matched(prover, versions, kept) is not None:",
+        ("tests/superopt/prove/test_stored_proofs.py",),
     ),
     Mutant(
         "a block has the proof of its last rule",

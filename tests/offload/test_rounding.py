@@ -48,7 +48,7 @@ def check(shifts: NDArray[np.int64], seed: int) -> None:
     assert np.array_equal(run(sums, rounding), expected(sums, rounding)), shifts
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(6)
 @pytest.mark.parametrize("shift", range(-4, MOST_SHIFT + 1))
 def test_sums_are_rounded_to_even(shift: int) -> None:
     """All channels alike."""

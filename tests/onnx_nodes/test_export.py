@@ -51,7 +51,7 @@ def graph_of(case: Case) -> Graph:
     return importer.load(case.with_constants(), case.shapes) if is_cut(graph) else graph
 
 
-@pytest.mark.share(4)
+@pytest.mark.share(8)
 @pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if at % 2 else name for at, name in enumerate(NAMES)]

@@ -16,10 +16,10 @@ from tilewright.base.errors import UnsupportedModel
 LEDGER: Mapping[str, Outcome] = ledger.read(ledger.PATH.read_text())
 PASSING = [name for name, expected in LEDGER.items() if expected.status is Status.PASS]
 BODIES = [name for name in LEDGER if "_expanded" in name]
-"""The bodies of functions: they are made of operators that other tests have, so that a sixth of them always runs."""
+"""The bodies of functions: they are made of operators that other tests have, so that few of them run by default."""
 CASTS = [name for name in LEDGER if re.search(r"^test_cast.*(FLOAT8|FLOAT4|INT4|INT2)", name) and name not in BODIES]
-"""The same from and to types of few bits, which are alike; a sixth of these always runs, too."""
-SELDOM = {name for names in (BODIES, CASTS) for position, name in enumerate(names) if position % 6}
+"""The same from and to types of few bits, which are alike."""
+SELDOM = {name for names in (BODIES, CASTS) for position, name in enumerate(names) if position % 12}
 OPERATORS = [schema.name.lower() for schema in onnx.defs.get_all_schemas()]
 UPDATE = "if that is right: python -m tests.onnx_nodes --update-ledger"
 
@@ -36,7 +36,7 @@ def _mostly_of_other_operators() -> list[object]:
     for name in LEDGER:
         is_first = name not in BODIES and _operator(name) not in seen
         seen |= {_operator(name)} if is_first else set()
-        mark = pytest.mark.slow if name in SELDOM else pytest.mark.share(6)
+        mark = pytest.mark.slow if name in SELDOM else pytest.mark.share(12)
         found.append(name if is_first else pytest.param(name, marks=mark))
     return found
 

@@ -29,7 +29,8 @@ from tilewright.fleet.board import Board
 from tilewright.fleet.remote_run import run_model
 from tilewright.fleet.scheduler import OPERATION
 from tilewright.fleet.ways import NATIVE, Way
-from tilewright.measure.messages import Request, outcome_message
+from tilewright.measure.messages import outcome_message
+from tilewright.measure.requests import Request
 from tilewright.measure.runner import Runner
 
 _STORE_BYTES = 8 << 30

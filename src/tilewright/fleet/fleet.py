@@ -22,7 +22,8 @@ from tilewright.fleet.leases import Ending
 from tilewright.fleet.ways import limits_for
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
-from tilewright.measure.messages import Request, read_outcome
+from tilewright.measure.messages import read_outcome
+from tilewright.measure.requests import Request
 from tilewright.measure.verdicts import Outcome, Phase
 from tilewright.target.target import Target
 

@@ -6,7 +6,7 @@ and, if it is OK, times.
     with Records.open(path) as records, records.session({}) as session, Runner() as runner:
         records.add(session, job, runner.measure(job))
 
-    job, verdicts   what is wanted, and what is said of it      messages        how processes say it
+    job, verdicts   what is wanted, and what is said of it      messages        how processes say it (requests)
     runner          the user's end                              supervisor      deadlines and kills (worker)
     spawn           how both start processes                    processes       how they end them
     child           where candidates run (limits)               candidate       build, check, time

@@ -23,7 +23,8 @@ from tilewright.measure.child import serve_as
 from tilewright.measure.guard import same_bytes
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.limits import Limits
-from tilewright.measure.messages import Done, Request
+from tilewright.measure.messages import Done
+from tilewright.measure.requests import Request
 from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.measure.workload import Workload

@@ -11,7 +11,8 @@ from tilewright.measure.build import Builder, Image, Kept, RefusedError
 from tilewright.measure.candidate import Say
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
-from tilewright.measure.messages import Built, Done, Request, Unmeasurable
+from tilewright.measure.messages import Built, Done, Unmeasurable
+from tilewright.measure.requests import Request
 from tilewright.measure.verdicts import Outcome, Phase
 from tilewright.measure.workload import Workload, load
 from tilewright.target.target import Target

@@ -17,7 +17,8 @@ from tilewright.measure.guard import Guarded, Side, poison, same_bytes
 from tilewright.measure.job import Job, Timing
 from tilewright.measure.limits import Limits
 from tilewright.measure.machine import machine_state
-from tilewright.measure.messages import Built, Done, Request, Said, Unmeasurable
+from tilewright.measure.messages import Built, Done, Said, Unmeasurable
+from tilewright.measure.requests import Request
 from tilewright.measure.roofline import least_us
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.measure.workload import Workload, load

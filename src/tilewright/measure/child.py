@@ -14,16 +14,9 @@ from pathlib import Path
 from tilewright.measure.build import Start, start
 from tilewright.measure.candidate import Bench, Measuring
 from tilewright.measure.limits import Limits, limit_files, limit_memory, limit_processor
-from tilewright.measure.messages import (
-    MAX_REQUEST,
-    Ready,
-    Request,
-    Said,
-    receive_blocking,
-    said_message,
-    send_blocking,
-)
+from tilewright.measure.messages import MAX_REQUEST, Ready, Said, receive_blocking, said_message, send_blocking
 from tilewright.measure.processes import become_subreaper, die_with
+from tilewright.measure.requests import Request
 from tilewright.measure.verdicts import Phase
 
 _COLLECT_AFTER = 50_000

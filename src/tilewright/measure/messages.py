@@ -10,13 +10,11 @@ import json
 import socket
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from math import inf
+from dataclasses import dataclass
 from typing import Final
 
 from tilewright.base import fields
 from tilewright.base.errors import MeasureError
-from tilewright.measure.job import Job, read_forms, read_timing
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
 
 MAX_ANSWER: Final = 64 << 10
@@ -131,51 +129,28 @@ def _decode(content: bytes) -> dict[str, object]:
         raise BadMessageError(f"not a message: {content[:40]!r}") from error
 
 
-# --- jobs ---------------------------------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A job, and the time limits of checking and of timing it, in seconds.
+class Errand:
+    """A ``Request`` as the supervisor has it, which passes it on: only who runs the job reads all of it.
 
-    ``only_build``: it is to be built, and kept for another child that measures it. ``best_us``: the least that a
-    candidate for the same workload has taken; 0 if that is not known.
+    So the supervisor need not load what a job consists of: programs, targets, NumPy.
     """
 
     number: int
-    job: Job
     run_seconds: float
-    only_build: bool = False
-    best_us: float = 0.0
-
-    @property
-    def hopeless_us(self) -> float:
-        """Who takes longer is timed once; infinity if nobody is."""
-        return self.job.timing.hopeless * self.best_us or inf
-
-    def message(self) -> dict[str, object]:
-        """The request as JSON."""
-        return asdict(self)
+    only_build: bool
+    message: Mapping[str, object]
 
     @staticmethod
-    def read(message: Mapping[str, object]) -> "Request":
-        """The request from JSON. Raises ``BadMessageError``."""
+    def read(message: Mapping[str, object]) -> "Errand":
+        """The errand from JSON. Raises ``BadMessageError``."""
         try:
-            job = fields.mapping(message["job"])
-            read = Job(
-                fields.text(job["program"]),
-                fields.text(job["trace"]),
-                fields.text(job["target"]),
-                fields.whole(job["threads"]),
-                fields.whole(job["seed"]),
-                read_timing(job["timing"]),
-                fields.text(job["scheduled"]),
-                read_forms(fields.items(job["intrinsics"])),
-            )
-            only_build = message["only_build"] is True
-            seconds, best_us = fields.number(message["run_seconds"]), fields.number(message["best_us"])
-            return Request(fields.whole(message["number"]), read, seconds, only_build, best_us)
-        except (KeyError, TypeError, ValueError) as error:
+            number, seconds = fields.whole(message["number"]), fields.number(message["run_seconds"])
+            return Errand(number, seconds, message["only_build"] is True, message)
+        except (KeyError, TypeError) as error:
             raise BadMessageError(f"not a request: {error!r}") from error
 
 

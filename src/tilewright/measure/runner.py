@@ -22,7 +22,8 @@ from tilewright.base.errors import MeasureError
 from tilewright.base.files import reason
 from tilewright.measure.job import Job
 from tilewright.measure.limits import Limits
-from tilewright.measure.messages import MAX_REQUEST, Request, read_outcome, receive_blocking, send_blocking
+from tilewright.measure.messages import MAX_REQUEST, read_outcome, receive_blocking, send_blocking
+from tilewright.measure.requests import Request
 from tilewright.measure.spawn import spawn
 from tilewright.measure.verdicts import MAX_DETAIL, Outcome, Phase, Verdict
 from tilewright.measure.worker import CHILD
@@ -37,7 +38,8 @@ class Runner:
     """Measures jobs in processes under the contract. For one thread.
 
     ``lanes``: concurrent candidates (they disturb each other's times: use more than one only for builds and checks);
-    ``spares``: children ready to take over after a fault, which takes two, as it is repeated in a fresh one;
+    ``spares``: children ready to take over after a fault, which takes two, as it is repeated in a fresh one; they are
+    started when the first child has ended, so that a search without faults takes neither their time nor their memory;
     ``command``: the command line of a child; ``apart``: its candidates run outside of it, so that it may tell of their
     ends, too; ``folder``: images that are built but not yet measured, removed when the processes end.
     """

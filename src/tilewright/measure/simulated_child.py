@@ -7,7 +7,8 @@ from tilewright.measure.apart import ApartBench
 from tilewright.measure.build import Image, RefusedError, as_artifact
 from tilewright.measure.candidate import Say
 from tilewright.measure.child import serve_as
-from tilewright.measure.messages import Done, Request
+from tilewright.measure.messages import Done
+from tilewright.measure.requests import Request
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
 from tilewright.measure.workload import Workload
 from tilewright.simulation.cores import device_of

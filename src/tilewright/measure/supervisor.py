@@ -27,8 +27,8 @@ from tilewright.measure.messages import (
     Built,
     Channel,
     Done,
+    Errand,
     Ready,
-    Request,
     Unmeasurable,
     outcome_message,
     read_said,
@@ -52,8 +52,9 @@ _VERDICTS_APART = {**_VERDICT_PHASES, **dict.fromkeys((Verdict.CRASH, Verdict.TI
 
 
 class Supervisor:
-    """``lanes``: concurrent candidates; ``spares``: further children, ready to take over; ``apart``: candidates run
-    outside of the children; ``folder``: images built for other children, empty if there are none.
+    """``lanes``: concurrent candidates; ``spares``: further children, ready to take over from the first end of a child
+    on; ``apart``: candidates run outside of the children; ``folder``: images built for other children, empty if there
+    are none.
     """
 
     def __init__(
@@ -69,6 +70,8 @@ class Supervisor:
         self._user = user
         self._limits = limits
         self._lanes, self._spares = counts
+        self._has_lost = False
+        """Whether a child has ended. Before that spares would be started in vain: most searches lose none."""
         self._command = command
         self._verdicts = _VERDICTS_APART if apart else _VERDICT_PHASES
         self._folder = folder
@@ -96,7 +99,8 @@ class Supervisor:
 
     def _staff(self) -> None:
         """Start the missing children."""
-        while len(self._workers) < self._lanes + self._spares:
+        spares = self._spares if self._has_lost else 0
+        while len(self._workers) < self._lanes + spares:
             worker = Worker(self._command, self._limits, self._folder)
             self._workers.append(worker)
             self._selector.register(worker.channel.socket, selectors.EVENT_READ, worker)
@@ -122,6 +126,7 @@ class Supervisor:
             self._selector.unregister(worker.channel.socket)
         self._selector.unregister(worker.handle)
         self._workers.remove(worker)
+        self._has_lost = True
         status = worker.end()
         bury_strays({other.id for other in self._workers})
         return status, worker.errors()
@@ -150,7 +155,7 @@ class Supervisor:
         if mask & selectors.EVENT_WRITE:
             self._user.flush()
         for message in self._user.receive():
-            self._queue.append(Task(Request.read(message), time.monotonic()))
+            self._queue.append(Task(Errand.read(message), time.monotonic()))
 
     def _hear(self, worker: Worker, mask: int, *, ended: bool) -> None:
         if mask & selectors.EVENT_WRITE:

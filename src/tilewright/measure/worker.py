@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tilewright.measure.limits import Limits
-from tilewright.measure.messages import MAX_ANSWER, Channel, Request
+from tilewright.measure.messages import MAX_ANSWER, Channel, Errand
 from tilewright.measure.processes import kill_group, waited
 from tilewright.measure.spawn import spawn
 from tilewright.measure.verdicts import Outcome, Phase, Verdict
@@ -25,7 +25,7 @@ _MEMORY_WORDS = ("out of memory", "bad_alloc", "cannot allocate")
 class Task:
     """A request in progress. ``fresh``: it needs a child that has not measured anything before."""
 
-    request: Request
+    request: Errand
     arrived: float
     fresh: bool = False
     seconds: dict[str, float] = field(default_factory=dict[str, float])
@@ -65,7 +65,7 @@ class Worker:
         task.seconds["queue"] = task.seconds.get("queue", 0.0) + now - task.arrived
         self.task, self.phase = task, Phase.PREPARE
         self._clock(now)
-        self.channel.send(task.request.message())
+        self.channel.send(task.request.message)
 
     def finish_phase(self, phase: Phase) -> bool:
         """Start the next phase; False if the child is not in this one, or it is the last."""

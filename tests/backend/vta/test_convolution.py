@@ -102,7 +102,7 @@ def test_channels_that_do_not_fill_a_block_are_filled_with_zeros() -> None:
         packed_filters(weights * 0 + 128, VTA)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_schedule_has_the_same_products_and_all_bytes(name: str) -> None:
     convolution = LAYERS[name]

@@ -60,7 +60,7 @@ def _is_of_points(convolutions: list[Apply]) -> bool:
     return all(one.attribute("pads") in ((0,) * 4, (0,) * 6) for one in convolutions)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_generated_rules_hold(rule: Rule) -> None:
     assert verify_rule(rule, shapes=3).holds

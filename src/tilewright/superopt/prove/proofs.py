@@ -53,7 +53,16 @@ def _prove(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ..
 def _used(versions: Sequence[Rule], names: Collection[str], own: tuple[Rule, ...]) -> frozenset[str] | None:
     """Those of the axioms ``names`` that match until all ``versions`` are proved; None without a proof."""
     names = usable(versions[0], dict.fromkeys(names), own)
-    prover = all_axioms(own) if len(names) > _FEW else Prover([axioms(own)[name] for name in names])
+    return _matched(_prover_of(names, own), versions, names)
+
+
+def _prover_of(names: Collection[str], own: tuple[Rule, ...]) -> Prover:
+    """One that knows the axioms ``names``, and maybe others."""
+    return all_axioms(own) if len(names) > _FEW else Prover([axioms(own)[name] for name in names])
+
+
+def _matched(prover: Prover, versions: Sequence[Rule], names: Collection[str]) -> frozenset[str] | None:
+    """``_used``, by a prover that knows the axioms."""
     found: set[str] = set()
     for version in versions:
         used = prover.used(version, among=names)
@@ -87,13 +96,17 @@ def _operators(terms: Sequence[Term]) -> frozenset[str]:
 
 
 def _fewest(versions: Sequence[Rule], names: Sequence[str], own: tuple[Rule, ...]) -> tuple[str, ...]:
-    """A minimal sublist of ``names`` that still proves all ``versions``, by delta debugging (Zeller's ddmin)."""
+    """A minimal sublist of ``names`` that still proves all ``versions``, by delta debugging (Zeller's ddmin).
+
+    All are loaded once: that takes as long as some proofs.
+    """
+    prover = _prover_of(names, own)
     kept, size = list(names), len(names) // 2
     while size:
         start = 0
         while start < len(kept):
             fewer = kept[:start] + kept[start + size :]
-            if _prove(versions, fewer, own):
+            if _matched(prover, versions, fewer) is not None:
                 kept = fewer
             else:
                 start += size
