@@ -351,7 +351,7 @@ def test_a_file_of_the_cache_is_mapped_unless_it_lies_in_small_pages(tmp_path: P
     few, many = tmp_path / "few", tmp_path / "many"
     few.write_bytes(b"few")
     assert isinstance(shared_bytes(few).obj, mmap.mmap)
-    content = os.urandom(4096)
+    content = bytes(range(256)) * 16
     with many.open("wb", buffering=0) as file:
         for _ in range(9 << 8):  # pieces of a page are kept in pages
             file.write(content)

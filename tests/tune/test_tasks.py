@@ -50,8 +50,9 @@ def test_strict_numerics_have_no_minimal_filtering() -> None:
 def test_routes_can_be_built() -> None:
     for task in tasks(choose(network(), HOST)):
         for route in task.routes:
-            before_and_after, after = "F(" in route.name, "products of taps" in route.name
-            assert len(route.kernels) == 1 + 2 * before_and_after + after
+            before_and_after = "F(" in route.name
+            before_or_after = "gathered taps" in route.name or "products of taps" in route.name
+            assert len(route.kernels) == 1 + 2 * before_and_after + before_or_after
             for kernel in route.kernels:
                 space = kernel_space(kernel, HOST)
                 image_of(space.schedule(space.analytic()).program, HOST).executable(1)
