@@ -94,10 +94,8 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     options: dict[str, Attribute] = {"kernel": kernel}
     options |= {n: entries_of(attributes.get(n), times * rank, default) for n, times, default in names}
     taps = (shape[0], shape[1] * prod(kernel), *outputs[2:])
-    group, is_small = (
-        attributes.get("group", 1),
-        prod(taps) <= max(prod(outputs), facts.target.l2_bytes // f32.itemsize),
-    )
+    group = attributes.get("group", 1)
+    is_small = prod(taps) <= max(prod(outputs), facts.target.l2_bytes // f32.itemsize)
     if not isinstance(group, int) or len(array) // group < _FEWEST or not is_small:
         return None
     is_row_anyway = rank == 1 and options["strides"] == (1,)
