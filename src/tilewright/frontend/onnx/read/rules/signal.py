@@ -76,7 +76,22 @@ def _stft(request: Request) -> Sequence[Value]:
 def _fourier(count: int, length: int) -> NDArray[np.complex128]:
     """``exp(-2 pi i n k / length)`` for the first ``count`` points; beyond these the signal is zero."""
     turns = np.outer(np.arange(count), np.arange(length)) % length
-    return np.exp(-2j * np.pi * turns / length)
+    return _roots(length)[turns]
+
+
+def _roots(length: int) -> NDArray[np.complex128]:
+    """``exp(-2 pi i k / length)`` for all ``k``, from angles of an eighth of a turn or less.
+
+    Roots that mirror each other have the same bits, and those on the axes a part that is exactly zero, as in a fast
+    transform: what cancels there leaves no rounding, which ``ArgMin`` or ``Sign`` would see.
+    """
+    quarter, rest = np.divmod(4 * np.arange(length), length)
+    is_steep = 2 * rest > length
+    angles = np.where(is_steep, length - rest, rest) * (np.pi / (2 * length))
+    near = np.cos(angles)
+    far = np.where(2 * rest == length, near, np.sin(angles))
+    first = np.where(is_steep, far, near) - 1j * np.where(is_steep, near, far)
+    return first * np.array([1, -1j, -1, 1j])[quarter]
 
 
 def _from_half(count: int, length: int) -> NDArray[np.complex128]:
