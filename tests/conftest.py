@@ -13,6 +13,8 @@ from tests.onnx_nodes import ledger
 from tilewright.measure.turns import Plan
 
 profiles.register()
+for _name in ("COLUMNS", "LINES"):  # readline sets them, and workers inherit them: texts are then made for a terminal
+    os.environ.pop(_name, None)
 # Workers have the environment of the process that starts them.
 OWN_FOLDER = None if "PYTEST_XDIST_WORKER" in os.environ else profiles.isolate()
 

@@ -27,7 +27,7 @@ def execute(options: argparse.Namespace, console: Console) -> int:
         emit({"action": "status", "fleet": options.fleet, **status})
         return Status.DONE
     devices = [fields.mapping(member) for member in fields.items(status["devices"])]
-    console.print(_devices(devices) if devices else "no devices", highlight=False)
+    console.print(table_of(devices) if devices else "no devices", highlight=False)
     for waiting in map(fields.mapping, fields.items(status["queue"])):
         said = f"{waiting['user']} waits for {waiting['key']}, priority {waiting['priority']}"
         seconds = fields.number(waiting["seconds"])
@@ -35,27 +35,41 @@ def execute(options: argparse.Namespace, console: Console) -> int:
     return Status.DONE
 
 
-def _devices(members: list[dict[str, object]]) -> Table:
+def table_of(members: list[dict[str, object]]) -> Table:
+    """One row for each device of ``fleet.status()``."""
     table = Table(title="Devices")
-    for heading in ("name", "key", "state", "target", "cores", "memory", "governor", "celsius", "done", "lost", "seen"):
-        table.add_column(heading, justify="left" if heading in ("name", "key", "state", "target") else "right")
+    for heading in ("name", "key"):  # what other verbs are given: whole on a narrow terminal
+        table.add_column(heading, no_wrap=True)
+    for heading in ("state", "target", "machine"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("done", "lost", "seen"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for member in members:
         device = fields.mapping(member["device"])
-        celsius = fields.numbers(device["machine"]).get("celsius")
-        described = (str(device[name]) for name in ("name", "key"))
         table.add_row(
-            *described,
+            str(device["name"]),
+            str(device["key"]),
             state_of(member),
             _target(device),
-            str(device["cores"]),
-            format_size(fields.whole(device["memory_bytes"])) if device["memory_bytes"] else "?",
-            str(device["governor"]) or "?",
-            "?" if celsius is None else f"{celsius:.0f}",
+            _machine(device),
             str(member["finished"]),
             str(member["lost"]),
             f"{fields.number(member['seen_seconds']):.1f} s",
         )
     return table
+
+
+def _machine(device: Mapping[str, object]) -> str:
+    """Processors, memory, governor and temperature, as far as the device says them."""
+    celsius = fields.numbers(device["machine"]).get("celsius")
+    cores = fields.whole(device["cores"])
+    parts = (
+        "1 core" if cores == 1 else f"{cores} cores",
+        format_size(fields.whole(device["memory_bytes"])) if device["memory_bytes"] else "",
+        str(device["governor"]),
+        "" if celsius is None else f"{celsius:.0f} °C",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _target(device: Mapping[str, object]) -> str:
