@@ -34,7 +34,7 @@ from tilewright.target.target import Target
 
 A72 = "aarch64,cortex-a72"
 CORE = device_of(Target.parse(A72))
-ROUNDS = 10
+ROUNDS = 30
 """Of tuning for some seconds: on a busy machine, the first ones may find nothing that is faster."""
 BOARD = Path(__file__).with_name("emulated_board.py")
 
