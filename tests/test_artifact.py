@@ -347,16 +347,38 @@ def test_no_threads_are_refused(path: Path, own: Settings) -> None:
         load(path, threads=0, settings=own)
 
 
-def test_a_file_of_the_cache_is_mapped_unless_it_lies_in_small_pages(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("told", "is_mapped"),
+    [
+        ("FilePmdMapped:    10240 kB", True),
+        ("FilePmdMapped:     6144 kB", True),
+        ("FilePmdMapped:     4096 kB", False),
+        ("FilePmdMapped:        0 kB", False),
+        ("", True),
+    ],
+)
+def test_a_file_of_the_cache_is_mapped_unless_it_lies_in_small_pages(
+    told: str, is_mapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the system tells it: in which pages it keeps a file depends on how file systems are mounted."""
     few, many = tmp_path / "few", tmp_path / "many"
     few.write_bytes(b"few")
+    many.write_bytes(bytes(range(256)) * (9 << 12))
     assert isinstance(shared_bytes(few).obj, mmap.mmap)
-    content = bytes(range(256)) * 16
+    place, other = f"0-{1 << 64:x} r--s 00000000 00:1a 77   {many}", "fffffffffffff000-ffffffffffffffff ---p"
+    text = f"{other}\nFilePmdMapped:        1 kB\n{place}\nRss:        9216 kB\n{told}\n"
+    monkeypatch.setattr(Path, "read_text", lambda path, **_: text)
+    assert isinstance(shared_bytes(many).obj, mmap.mmap) == is_mapped
+
+
+def test_what_the_system_tells_of_pages_is_read(tmp_path: Path) -> None:
+    """Whatever that is."""
+    many, content = tmp_path / "many", bytes(range(256)) * 16
     with many.open("wb", buffering=0) as file:
-        for _ in range(9 << 8):  # pieces of a page are kept in pages
+        for _ in range(9 << 8):  # most file systems keep pieces of a page in pages
             file.write(content)
     data = shared_bytes(many)
-    many.write_bytes(b"")
-    assert not isinstance(data.obj, mmap.mmap)
+    if not isinstance(data.obj, mmap.mmap):
+        many.write_bytes(b"")
     assert data.readonly
     assert bytes(data) == content * (9 << 8)

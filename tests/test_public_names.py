@@ -1,10 +1,10 @@
 """What ``tilewright`` itself offers: all of it is listed, typed for users, and loaded when it is first used."""
 
-import ast
 import inspect
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -49,10 +49,43 @@ def test_all_names_are_listed_and_there() -> None:
         _ = tilewright.compiel
 
 
-def test_importing_loads_no_compiler() -> None:
-    code = "import sys, tilewright; print(sorted({m.partition('.')[0] for m in sys.modules}))"
+COMPILER = {"tilewright.api", "llvmlite", "onnx", "rich"}
+"""What stands for the compiler: all of it is slow to import."""
+SELDOM = {
+    "rich",  # where a report is shown
+    "tilewright.backend.shipping.ship",  # emit
+    "tilewright.networks",  # tune_models
+    "tilewright.offload.splitting",  # accelerator=, library=
+    "tilewright.offload.forms",
+    "tilewright.superopt.prove.verification",  # rules=
+    "tilewright.superopt.search.optimization",  # superopt=
+    "tilewright.superoptimizer",
+    "tilewright.measure.pool",  # tune_kernel
+    "torch",
+}
+"""What few compilations need, by what asks for it."""
+
+
+@pytest.mark.parametrize(
+    ("code", "never"),
+    [
+        ("import tilewright", {"numpy", *COMPILER}),
+        ("import tilewright.cli", {"numpy", *COMPILER}),
+        ("import tilewright; tilewright.load", COMPILER),
+        ("import tilewright; tilewright.compile", SELDOM),
+    ],
+)
+def test_importing_loads_nothing_that_is_seldom_used(code: str, never: set[str]) -> None:
+    """``--help``, runs of artifacts and compilations would wait for it."""
+    code = f"import sys; {code}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert not {"numpy", "onnx", "llvmlite", "rich"} & set(ast.literal_eval(loaded))
+    assert sorted(never & set(loaded.split())) == []
+
+
+def test_what_is_not_loaded_is_there() -> None:
+    """Else the test above would pass for a module that has another name by now."""
+    own = {name for name in COMPILER | SELDOM if name.startswith("tilewright.")}
+    assert all(find_spec(name) is not None for name in own)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tilewright import __version__
 from tilewright.backend.api import Backend
@@ -51,10 +51,6 @@ from tilewright.model import CompiledModel, Made, Origin
 from tilewright.model_cache import Asked, ModelCache
 from tilewright.offload.accelerator import Accelerator, devices
 from tilewright.offload.library.choice import LibraryChoice
-from tilewright.offload.library.model import LibraryModel
-from tilewright.offload.library.placing import LibraryPlacing, Placing
-from tilewright.offload.model import AcceleratedModel
-from tilewright.offload.partition import Offloading, Split
 from tilewright.passes.alternatives import Alternative, known
 from tilewright.passes.parts import Place, bodies_of, is_cut, parts
 from tilewright.runtime.abi import MAX_THREADS
@@ -66,6 +62,9 @@ from tilewright.staged import StagedModel, Whole, Work, calls_python
 from tilewright.superopt.prove.trust import given_rules, installed_rules
 from tilewright.target.target import Target
 from tilewright.tune.recorded import Recorded, recorded, stamp
+
+if TYPE_CHECKING:
+    from tilewright.offload.splitting import Splitting
 
 _LOG = logging.getLogger("tilewright")
 
@@ -164,11 +163,11 @@ def compile(
     given_examples = example_inputs is not None or dynamic_shapes is not None
     examples = Examples(example_inputs, dynamic_shapes) if given_examples else None
     source = opened(model, frontends, operators, examples=examples)
-    offloading = _offloading(device, library, options)
-    compilation = _Compilation(source, options, chosen, listener, models, offloading)
+    splitting = _splitting(device, library, options)
+    compilation = _Compilation(source, options, chosen, listener, models, splitting)
     _refuse_unknown(compilation.source, given, options.bounds)
     way = Dynamic.named(dynamic)
-    if offloading is not None and (isolate or options.backend != CPU):
+    if splitting is not None and (isolate or options.backend != CPU):
         raise BadInput(
             "accelerator= and library= split a model between native code of this process and other code: leave "
             "isolate= and backend= out"
@@ -206,7 +205,7 @@ class _Compilation:
     settings: Settings
     listener: Listener
     models: ModelCache | None
-    offloading: Offloading | LibraryPlacing | None = None
+    splitting: "Splitting | None" = None
 
     def here(self, shapes: Shapes, way: Dynamic) -> CompiledModel:
         """The model compiled in this process."""
@@ -236,7 +235,7 @@ class _Compilation:
 
     def ask(self, shapes: Shapes) -> Asked | None:
         """The request to the cache of models; None without a cache, if it is split, and if stages are printed."""
-        if self.models is None or self.settings.print_stages or self.options.backend != CPU or self.offloading:
+        if self.models is None or self.settings.print_stages or self.options.backend != CPU or self.splitting:
             return None
         return self.models.ask(self.source, self.options, shapes, stamp(self.settings.records))
 
@@ -299,18 +298,18 @@ class _Compilation:
         """The imported graph; with an accelerator or a library, split."""
         with self._faults_reported(shapes), seldom_collecting():
             graph = self.source.load(shapes, self.options.bounds, self.settings.model_bytes)
-            if self.offloading is None:
+            if self.splitting is None:
                 return graph
             with self._tuned() as tuned:
                 services = Services(self._kernels(), listener=self.listener, tuned=tuned)
-                return self.offloading.split(graph, self.options, services).graph
+                return self.splitting.split(graph, self.options, services)
 
     def finish(self, graph: Handed[Graph], shapes: Shapes, asked: Asked | None, place: Place = _WHOLE) -> CompiledModel:
         """``graph`` compiled, and stored in the cache; in stages, if some nodes run between native parts.
 
         ``place``: of the graph, if it is a part of the model.
         """
-        if is_cut(graph.value) or (self.offloading is not None and place == _WHOLE):
+        if is_cut(graph.value) or (self.splitting is not None and place == _WHOLE):
             return self._staged(graph.take(), shapes, asked, place)
         source = self._sha256(asked)
         identity = self._identity(asked, source)
@@ -335,14 +334,7 @@ class _Compilation:
             names = ", ".join(called)
             _LOG.warning("Python functions compute nodes of the operators %s, between native parts", names)
         whole = Whole(graph, self.options, self.source, work)
-        found = None if self.offloading is None else self.offloading.of(graph)
-        match found:
-            case Split():
-                return AcceleratedModel(whole, found)
-            case Placing():
-                return LibraryModel(whole, found)
-            case None:
-                return StagedModel(whole)
+        return StagedModel(whole) if self.splitting is None else self.splitting.model(whole)
 
     def _part(self, part: Graph, shapes: Shapes, asked: Asked | None, place: Place) -> CompiledModel:
         """A part of a model in stages, compiled or loaded from the cache."""
@@ -443,15 +435,15 @@ class _Compilation:
         return False
 
 
-def _offloading(
+def _splitting(
     accelerator: Accelerator | None, library: LibraryChoice | str | None, options: Options
-) -> Offloading | LibraryPlacing | None:
-    """What splits the model."""
-    if accelerator is not None and library is not None:
-        raise BadInput("accelerator= and library= both split the model: leave one out")
-    if library is not None:
-        return LibraryPlacing.asked(library, options)
-    return None if accelerator is None else Offloading(accelerator)
+) -> "Splitting | None":
+    """What splits the model, if anything does: only that loads it."""
+    if accelerator is None and library is None:
+        return None
+    from tilewright.offload.splitting import Splitting
+
+    return Splitting.asked(accelerator, library, options)
 
 
 def _refuse_unknown(source: Source, shapes: Shapes, bounds: Mapping[str, int]) -> None:

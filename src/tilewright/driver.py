@@ -15,7 +15,6 @@ from tilewright.base.superopt import Superopt
 from tilewright.compilation import ALONE, Compiled, Options, Services, compile_handed, prepare
 from tilewright.graph import Graph
 from tilewright.passes.parts import is_cut
-from tilewright.superoptimizer import compile_by_rules, superoptimize
 
 
 def compile_graph(graph: Graph, options: Options, services: Services = ALONE) -> Compiled:
@@ -38,7 +37,14 @@ def compile_taken(graph: Handed[Graph], options: Options, services: Services = A
     prepared = Handed(prepare(graph.take(), services.watch, options.math))
     if options.superopt is Superopt.OFF and not options.rules:
         return compile_handed(prepared, options, services)
-    whole, alone = prepared.take(), replace(services, again=None)
-    is_searched = options.superopt is not Superopt.OFF
-    found = superoptimize(whole, options, alone).compiled if is_searched else compile_by_rules(whole, options, alone)
+    found = _rewritten(prepared.take(), options, replace(services, again=None))
     return found if services.again is None else found.without_numbers(services.again)
+
+
+def _rewritten(prepared: Graph, options: Options, services: Services) -> Compiled:
+    """The model compiled after a search, or with rules of a user. Only this loads the super-optimizer."""
+    from tilewright.superoptimizer import compile_by_rules, superoptimize
+
+    if options.superopt is Superopt.OFF:
+        return compile_by_rules(prepared, options, services)
+    return superoptimize(prepared, options, services).compiled

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, TypeAlias, cast
 
-from tilewright.backend.shipping.ship import shipped
 from tilewright.base.arguments import FilePath, Within, checked
 from tilewright.base.errors import BadInput, InternalError, Unsupported
 from tilewright.base.forks import ProcessLock
@@ -116,6 +115,8 @@ class CompiledModel(RunnableModel):
         Raises ``BadInput`` if a file can't be written, ``name`` is no name in C, or the target has no such form;
         ``Unsupported`` for code that needs functions of the C library where there is none.
         """
+        from tilewright.backend.shipping.ship import shipped
+
         parts, place = self.contents(), Path(path)
         prefix = _c_name(place.stem) if name is None else name
         files = [

@@ -9,8 +9,9 @@ from tilewright import te
 from tilewright.base.dtypes import f32
 from tilewright.cost.analytic import open_space, schedule
 from tilewright.cost.model import best, estimate, panel_width, tile_cycles
-from tilewright.kernels.nests import Nest, Registers, TileFacts, Tiles, tile_knobs
+from tilewright.kernels.nests import Nest, Registers, Tiles, tile_knobs
 from tilewright.kernels.packing import Matrix
+from tilewright.kernels.tile_facts import TileFacts
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule

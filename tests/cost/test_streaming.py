@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 from tests.passes.graphs import apply, value
-from tilewright import te
-from tilewright.base import dtypes
 from tilewright.compilation import Options
 from tilewright.cost.model import best
 from tilewright.driver import compile_graph
 from tilewright.graph import Graph
-from tilewright.kernels.contraction import Roles, analyze
-from tilewright.kernels.nests import Nests, Registers, TileFacts, Tiles, tile_knobs
-from tilewright.loops.lower import lower
-from tilewright.schedule.tree import all_blocks
+from tilewright.kernels.contraction import Roles
+from tilewright.kernels.nests import Nests, Registers, Tiles, tile_knobs
+from tilewright.kernels.tile_facts import TileFacts
 from tilewright.space.knobs import Knob
 from tilewright.target.target import Target
 
@@ -80,17 +77,6 @@ def test_rows_of_a_tile_have_places_in_the_first_cache(row_bytes: int, l1: str, 
     assert chosen(facts, target)["rows"] > most
     assert chosen(replace(facts, row_bytes=row_bytes), target)["rows"] <= most
     assert chosen(replace(facts, row_bytes=row_bytes + 64), target) == chosen(facts, target)
-
-
-def test_the_bytes_from_a_row_to_the_next() -> None:
-    """Of what is broadcast: a matrix of 96 columns."""
-    x, w = te.placeholder((8, 96), dtypes.f16, "x"), te.placeholder((96, 64), dtypes.f16, "w")
-    k = te.reduce_axis((0, 96), name="k")
-    program = lower([te.compute((8, 64), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k), name="y")], inputs=[x, w])
-    block = all_blocks(program.body)[0]
-    roles = analyze(block)
-    assert roles is not None
-    assert TileFacts.of(block, roles, program).row_bytes == 192
 
 
 def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:

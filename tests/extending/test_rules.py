@@ -18,7 +18,7 @@ from tilewright.cli import main
 from tilewright.graph import Graph
 from tilewright.passes.rules import Rule
 from tilewright.superopt.costs.provider import CostProvider
-from tilewright.superopt.prove import trust
+from tilewright.superopt.prove import trust, verification
 from tilewright.superopt.search.optimization import Search
 from tilewright.superopt.search.result import Optimized
 
@@ -131,13 +131,13 @@ def test_a_stored_proof_is_replayed(old: str, new: str, reason: str, tmp_path: P
 
 def test_a_proof_is_replayed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    real = trust.unproved
+    real = verification.unproved
 
     def unproved(rule: Rule) -> str:
         asked.append(rule.name)
         return real(rule)
 
-    monkeypatch.setattr(trust, "unproved", unproved)
+    monkeypatch.setattr(verification, "unproved", unproved)
     settings = Settings(cache_dir=tmp_path / "cache", repro_dir=None)
     for _ in range(3):
         assert operators(compiled(FILE, settings=settings)) == ["Add", "Mul"]

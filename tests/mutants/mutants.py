@@ -2201,10 +2201,10 @@ MUTANTS = (
     ),
     Mutant(
         "rows lie beside each other",
-        "kernels/nests.py",
+        "kernels/tile_facts.py",
         "prod(map(extents.of, shape[place + 1 :])) for",
         "1 for",
-        _STREAMING,
+        ("tests/kernels/test_tile_facts.py",),
     ),
     Mutant(
         "the first cache keeps whatever was asked for",

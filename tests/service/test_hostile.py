@@ -1,5 +1,6 @@
 """Models whose author means harm: each is an error of its job, and the next job is done."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -81,21 +82,21 @@ def deep_zip() -> bytes:
 
 
 KINDS = ("InvalidModel", "UntrustedData", "ResourceLimit", "OutOfMemory", "UnsupportedModel")
-HOSTILE = {
-    "no protobuf": b"\xff" * 4096,
-    "a deep protobuf": b"\x0a\x80\x01" * 100_000,
-    "the database": with_external_data("../../jobs.db"),
-    "an absolute path": with_external_data("/etc/passwd"),
-    "a device": with_external_data("/dev/zero"),
-    "a folding bomb": folding_bomb(),
-    "an enormous initializer": enormous_initializer(),
-    "initializers that are folded to gigabytes": large_initializer(),
-    "2**60 elements of a constant": of_shape([1 << 30, 1 << 30], "ConstantOfShape"),
-    "a tile of 2**60": of_shape([1 << 60], "Tile"),
-    "an expansion beyond all numbers": of_shape([(1 << 62) - 1, (1 << 62) - 1], "Expand"),
-    "weights outside of its zip": zipped({"model.onnx": with_external_data("../model.onnx")}),
-    "weights in a zip in its zip": deep_zip(),
-    "a model that is no model in its zip": zipped({"model.onnx": b"\xff" * 100, "w": b""}),
+HOSTILE: Mapping[str, Callable[[], bytes]] = {
+    "no protobuf": lambda: b"\xff" * 4096,
+    "a deep protobuf": lambda: b"\x0a\x80\x01" * 100_000,
+    "the database": lambda: with_external_data("../../jobs.db"),
+    "an absolute path": lambda: with_external_data("/etc/passwd"),
+    "a device": lambda: with_external_data("/dev/zero"),
+    "a folding bomb": folding_bomb,
+    "an enormous initializer": enormous_initializer,
+    "initializers that are folded to gigabytes": large_initializer,
+    "2**60 elements of a constant": lambda: of_shape([1 << 30, 1 << 30], "ConstantOfShape"),
+    "a tile of 2**60": lambda: of_shape([1 << 60], "Tile"),
+    "an expansion beyond all numbers": lambda: of_shape([(1 << 62) - 1, (1 << 62) - 1], "Expand"),
+    "weights outside of its zip": lambda: zipped({"model.onnx": with_external_data("../model.onnx")}),
+    "weights in a zip in its zip": deep_zip,
+    "a model that is no model in its zip": lambda: zipped({"model.onnx": b"\xff" * 100, "w": b""}),
 }
 
 
@@ -103,7 +104,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_model_is_an_error_of_its_job(name: str, tmp_path: Path) -> None:
     with Here(tmp_path, limits=Limits(seconds=60.0, memory_bytes=1 << 30, output_bytes=1 << 20)) as here:
-        bad, good = (here.client.post("/v1/jobs", content=body).json()["id"] for body in (HOSTILE[name], model()))
+        bad, good = (here.client.post("/v1/jobs", content=body).json()["id"] for body in (HOSTILE[name](), model()))
         worker = here.worker()
         assert worker.step()
         assert worker.step()

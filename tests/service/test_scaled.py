@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ from tests.service.support import There, X, model, processes_of, service, tried
 from tests.service.test_kills import kill
 from tilewright.measure.processes import children_of
 
-pytest.importorskip("moto.server", reason="needs the extra [servers]")
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("moto") is None, reason="needs the extra [servers]"),
+]
 
 
 def test_a_job_goes_on_while_the_database_is_killed(database_server: Postgresql, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 from tilewright import __version__
 from tilewright.base.errors import MOST_CHARACTERS, InternalError, OutOfMemory, TilewrightError, Unsupported
@@ -49,12 +50,12 @@ class Verb(Protocol):
         """Declare the verb's arguments."""
         ...
 
-    def execute(self, options: argparse.Namespace, console: Console) -> int:
+    def execute(self, options: argparse.Namespace, console: "Console") -> int:
         """Run the verb and return its exit status. Raises ``TilewrightError``."""
         ...
 
 
-def _console() -> Console:
+def _console() -> "Console":
     """A console on standard output; a pipe has no width, so it gets ``PIPED`` columns."""
     console = plain_console()
     if not console.is_terminal and "COLUMNS" not in os.environ:

@@ -20,11 +20,12 @@ from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
-from tilewright.kernels.nests import LEAST_PADDING, Lanes, Nest, Nests, Registers, TileFacts, Tiles, fits, tile_knobs
+from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
 from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.tile_descriptions import TileProduct
+from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.kernels.tiling import Order, Unroll
 from tilewright.schedule.prefetch import CACHES

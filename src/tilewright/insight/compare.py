@@ -7,9 +7,10 @@ outputs come from the model itself, so a fault of the memory plan shows as outpu
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 from tilewright import interface
 from tilewright.backend.api import Emission
@@ -80,8 +81,10 @@ class Comparison:
         fields = {"against": self.against, "tolerance": self.tolerance, "agrees": self.agrees, "first": first}
         return {**fields, "values": rows, "notes": list(self.notes)}
 
-    def show(self, console: Console | None = None) -> None:
+    def show(self, console: "Console | None" = None) -> None:
         """Print the table and the verdict."""
+        from rich.table import Table
+
         out = console or plain_console()
         table = Table(title=f"Difference from {self.against}")
         for heading in ("value", "kernel", "|y-r|/|r|", "max|y-r|/max|r|", "nodes"):

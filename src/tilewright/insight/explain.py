@@ -10,9 +10,11 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from itertools import groupby
 from math import prod
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 from tilewright.base.superopt import Superopt
 from tilewright.compilation import Compiled, ScheduledKernel
@@ -159,7 +161,7 @@ class Explanation:
         """All fields, as values that JSON has."""
         return {**asdict(self), "left_out": [one.to_json() for one in self.left_out]}
 
-    def show(self, console: Console | None = None) -> None:
+    def show(self, console: "Console | None" = None) -> None:
         """Print rules, kernels, nodes without a kernel, and findings."""
         out = console or plain_console()
         policies = f"math: {self.math}; precision: {self.precision}; checks: {self.checks}"
@@ -191,7 +193,9 @@ class Explanation:
             out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _kernel_table(kernels: Sequence[KernelFact]) -> Table:
+def _kernel_table(kernels: Sequence[KernelFact]) -> "Table":
+    from rich.table import Table
+
     table = Table(title="Kernels")
     for heading in ("kernel", "calls", "types", "vector", "threads", "schedule", "operators", "nodes"):
         table.add_column(heading, justify="right" if heading in ("calls", "threads") else "left")

@@ -1,8 +1,10 @@
 """Names of a user's model as printable text: they may contain anything, including control characters and markup."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.text import Text
 
 from tilewright.base.names import readable
 
@@ -12,6 +14,8 @@ def plain(*names: str) -> str:
     return ", ".join(map(readable, names))
 
 
-def cell(names: Iterable[str]) -> Text:
+def cell(names: Iterable[str]) -> "Text":
     """The names as a cell of a table, without markup."""
+    from rich.text import Text
+
     return Text(plain(*names))

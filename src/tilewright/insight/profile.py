@@ -8,9 +8,11 @@ remainder.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import median
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 from tilewright.compilation import Compiled, ScheduledKernel
 from tilewright.cost.work import Work, count
@@ -79,7 +81,7 @@ class Profile:
         """All fields, as values that JSON has."""
         return asdict(self)
 
-    def show(self, trace: bool = False, console: Console | None = None) -> None:
+    def show(self, trace: bool = False, console: "Console | None" = None) -> None:
         """Print the table; with ``trace``, also the steps of each kernel's schedule."""
         out = console or plain_console()
         out.print(_table(self, is_wide=out.width >= WIDE))
@@ -195,7 +197,9 @@ def _merged(rows: Sequence[KernelProfile]) -> KernelProfile:
     )
 
 
-def _table(profile: Profile, is_wide: bool) -> Table:
+def _table(profile: Profile, is_wide: bool) -> "Table":
+    from rich.table import Table
+
     table = Table(title="Time by kernel")
     table.add_column("kernel", overflow="fold")
     known = any(row.gflops is not None for row in profile.kernels)

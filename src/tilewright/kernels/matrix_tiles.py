@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tilewright.kernels.contraction import Contraction
-from tilewright.kernels.nests import PANELS, VECTORS, Nest, Registers, TileFacts, Tiles
+from tilewright.kernels.nests import PANELS, VECTORS, Nest, Registers, Tiles
 from tilewright.kernels.schedules import driving_loop, extent_of
 from tilewright.kernels.tile_descriptions import Terms, TileProduct, TileUnit
+from tilewright.kernels.tile_facts import TileFacts
 from tilewright.kernels.tile_products import declared_tiles, tile_unit
 from tilewright.kernels.tiling import Order, axes_of, finish_tiles, outer_order, privatized
 from tilewright.loops.ir import Block, Store

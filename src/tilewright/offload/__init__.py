@@ -11,6 +11,7 @@ for each *region*, which the accelerator computes bit by bit as the CPU does; be
     device         runs regions, or counts their cycles
     costs          times on both devices; cut: the cheapest split; partition: all of it
     model          the compiled model; shipped: its regions in artifacts
+    splitting      what `compile` asks: the graph split, and the model of its parts
     library        the same for a library on the CPU, and graphs in float32
 
 To offload another operator: a unit in ``units``, where it is exact in ``recognize``, its expression in ``forms``.

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pytest
@@ -127,13 +128,15 @@ def test_what_the_recorder_refuses() -> None:
         recorder.finish()
 
 
-SMALL = convolution_program(Convolution(6, 6, 2, 2, kernel=3, padding=1), Tiling(3, 6, 1, 1), VTA)
+@cache
+def small() -> Program:
+    return convolution_program(Convolution(6, 6, 2, 2, kernel=3, padding=1), Tiling(3, 6, 1, 1), VTA)
 
 
 def test_a_second_run_loads_no_micro_ops() -> None:
     runtime = Runtime(SimulatedDevice(VTA))
-    feeds = random_arrays(SMALL)
-    first, second = runtime.run(SMALL, feeds), runtime.run(SMALL, feeds)
+    feeds = random_arrays(small())
+    first, second = runtime.run(small(), feeds), runtime.run(small(), feeds)
     counters = [run.report.counters for run in (first, second)]
     assert counters[0] is not None
     assert counters[1] is not None
@@ -173,21 +176,21 @@ def test_device_memory_is_given_back() -> None:
     runtime = Runtime(device)
     first = device.allocate(1)
     device.free(first)
-    runtime.run(SMALL, random_arrays(SMALL))
+    runtime.run(small(), random_arrays(small()))
     runtime.close()
     assert device.allocate(1 << 20) == first
 
 
 def test_what_a_run_refuses() -> None:
-    runtime, feeds = Runtime(SimulatedDevice(VTA)), random_arrays(SMALL)
+    runtime, feeds = Runtime(SimulatedDevice(VTA)), random_arrays(small())
     with pytest.raises(BadFeed, match=r"data is missing; give an array of \(2, 6, 6, 1, 16\), int8"):
-        runtime.run(SMALL, {"filters": feeds["filters"]})
+        runtime.run(small(), {"filters": feeds["filters"]})
     with pytest.raises(BadFeed, match=r"data is \(2, 6, 6, 1, 16\), int32; give an array of"):
-        runtime.run(SMALL, feeds | {"data": feeds["data"].astype(np.int32)})
+        runtime.run(small(), feeds | {"data": feeds["data"].astype(np.int32)})
     with pytest.raises(BadFeed, match="out is no operand; the program has data, filters, result"):
-        runtime.run(SMALL, feeds | {"out": feeds["data"]})
+        runtime.run(small(), feeds | {"out": feeds["data"]})
     with pytest.raises(BadProgram, match="the program is for vta, and the device is large"):
-        Runtime(SimulatedDevice(LARGE)).run(SMALL, feeds)
+        Runtime(SimulatedDevice(LARGE)).run(small(), feeds)
 
 
 def test_wrong_tokens_are_an_error_of_the_run() -> None:
@@ -226,9 +229,9 @@ def test_a_device_runs_one_program_at_a_time() -> None:
 
 
 def test_times_are_reported_where_the_device_has_them() -> None:
-    feeds = random_arrays(SMALL)
-    assert Runtime(SimulatedDevice(VTA)).run(SMALL, feeds).report.cycles is None
-    cycles = Runtime(SimulatedDevice(VTA, timing=Timing())).run(SMALL, feeds).report.cycles
+    feeds = random_arrays(small())
+    assert Runtime(SimulatedDevice(VTA)).run(small(), feeds).report.cycles is None
+    cycles = Runtime(SimulatedDevice(VTA, timing=Timing())).run(small(), feeds).report.cycles
     assert cycles is not None
     assert cycles.gemm == 36 * 2 * 2 * 9
 
@@ -272,12 +275,12 @@ class Elsewhere:
 
 def test_a_driver_is_all_that_the_runtime_asks_for() -> None:
     driver: Driver = Elsewhere(SimulatedDevice(VTA))
-    feeds = random_arrays(SMALL)
+    feeds = random_arrays(small())
     runtime = Runtime(driver)
-    expected = Runtime(SimulatedDevice(VTA)).run(SMALL, feeds).results["result"]
-    np.testing.assert_array_equal(runtime.run(SMALL, feeds).results["result"], expected)
+    expected = Runtime(SimulatedDevice(VTA)).run(small(), feeds).results["result"]
+    np.testing.assert_array_equal(runtime.run(small(), feeds).results["result"], expected)
     assert isinstance(driver, Elsewhere)
     driver.calls.clear()
-    runtime.run(SMALL, feeds)
+    runtime.run(small(), feeds)
     operands = ["allocate", "write"] * 3
     assert driver.calls == [*operands, "allocate", "write", "start", "wait", "free", "read", "free", "free", "free"]

@@ -1,5 +1,8 @@
 """Operators on samples that are places give what they give on all dimensions."""
 
+from collections.abc import Mapping
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,20 +41,25 @@ def _arity(name: str) -> int | None:
     return None
 
 
-ELEMENTWISE = {name: _arity(name) for name in names() if require(name).has(Trait.ELEMENTWISE)}
+@cache
+def _arities() -> Mapping[str, int | None]:
+    """Of all elementwise operators."""
+    return {name: _arity(name) for name in names() if require(name).has(Trait.ELEMENTWISE)}
+
+
 PAIRS = ("Max", "Mean", "Min", "Sum")
 """Of as many as there are."""
 
 
 @st.composite
 def elementwise(draw: st.DrawFn) -> Case:
-    name = draw(st.sampled_from([name for name, arity in ELEMENTWISE.items() if arity]))
+    name = draw(st.sampled_from([name for name, arity in _arities().items() if arity]))
     shape = tuple(draw(st.lists(EXTENTS, min_size=1, max_size=4)))
     ones = tuple(draw(st.sampled_from([extent, 1])) for extent in shape)
     other = draw(st.sampled_from([shape, (), ones, shape[1:]]))
     if name == "PRelu":
         return name, {}, [shape, other]
-    is_unary = ELEMENTWISE[name] == 1 and name not in PAIRS
+    is_unary = _arities()[name] == 1 and name not in PAIRS
     return name, {}, [shape] if is_unary else draw(st.permutations([shape, other]))
 
 

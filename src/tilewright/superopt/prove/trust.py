@@ -20,7 +20,6 @@ from tilewright.base.store import Cache
 from tilewright.passes.rules import Evidence, Rule
 from tilewright.passes.rules.given import RuleFile
 from tilewright.superopt.prove.axioms import axioms_text
-from tilewright.superopt.prove.verification import unproved
 
 GROUP = "tilewright.rules"
 """The group of entry points; each one is the path of a file."""
@@ -46,6 +45,8 @@ def doubts(file: RuleFile, cache: Cache | None = None, *, asked: bool = True) ->
 
 def _unproved(file: str, rules: Sequence[Rule]) -> Iterator[tuple[str, str]]:
     """The names of rules with invalid stored proofs, and the reasons. Raises ``BadInput`` without egglog."""
+    from tilewright.superopt.prove.verification import unproved
+
     try:
         for rule in rules:
             if why := unproved(rule):
