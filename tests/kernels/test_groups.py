@@ -41,7 +41,23 @@ def test_groups_are_an_axis(channels: int, filters: int, groups: int, shape: tup
     np.testing.assert_allclose(result.reshape(expected.shape), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_results_in_blocks_stay() -> None:
-    y, _ = grouped(4, 6, 2)
-    layouts = {y: blocked(3, 2)}
-    assert split_groups([y], layouts) == layouts
+@pytest.mark.parametrize(
+    ("filters", "width", "shape"),
+    [
+        (8, 2, (1, 2, 2, 7, 2)),
+        (24, 4, (1, 2, 3, 7, 4)),
+        (6, 2, (1, 3, 7, 2)),
+        (8, 4, (1, 2, 7, 4)),
+        (8, 8, (1, 1, 7, 8)),
+    ],
+)
+def test_blocks_of_a_group_are_an_axis(filters: int, width: int, shape: tuple[int, ...]) -> None:
+    y, inputs = grouped(4, filters, 2)
+    layouts = {y: blocked(3, width)}
+    before, made = relayout([y], layouts), relayout([y], split_groups([y], layouts))
+    assert tuple(int(str(extent)) for extent in made[y].shape) == shape
+    random = np.random.default_rng(filters)
+    arrays = {t: random.standard_normal([int(str(e)) for e in t.shape]).astype(np.float32) for t in inputs}
+    feeds = ({m.get(t, t): arrays[t] for t in inputs} for m in (before, made))
+    (expected,), (result,) = (evaluate([m[y]], feed) for m, feed in zip((before, made), feeds, strict=True))
+    np.testing.assert_array_equal(result.reshape(expected.shape), expected)

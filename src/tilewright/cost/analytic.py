@@ -14,6 +14,7 @@ from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
+from tilewright.kernels.padded_groups import PaddedGroups, padded_group
 from tilewright.kernels.reductions import inline_open_rows, reduces_rows, schedule_reduction, schedule_rows
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import (
@@ -226,6 +227,8 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
         case (only,) if tiles.facts.panel_width and unpacked_panel(only, roles):
             yield UnpackedTiles.around(tiles, only.name, target)
             return
+        case (only,) if (group := padded_group(s.program, only, block, roles)) is not None:
+            tiles = PaddedGroups.around(tiles, only.name, group)
         case producers:
             for other in producers:
                 yield elementwise(s, other, target)
