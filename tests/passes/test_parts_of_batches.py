@@ -130,7 +130,7 @@ def compiled(loops: Loops, precision: Precision, model: Callable[[], onnx.ModelP
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "choose_parts", chosen)
-        return compile_graph(importer.load(model()), Options(SMALL, threads=3, precision=precision))
+        return compile_graph(importer.load(model()), Options(SMALL, threads=3, precision=precision, math=Math.STRICT))
 
 
 def whole(_: Sequence[int]) -> tuple[InParts, ...]:
