@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 import tilewright
+from tests.frontend.exact_bytes import exact_bytes
 from tests.frontend.models import run_onnxruntime
 from tilewright.base.errors import BadFeed, InvalidModel, UnsupportedModel
 from tilewright.compilation import prepare
@@ -216,7 +217,7 @@ def test_attention_with_a_past(length: int, causal: int) -> None:
 
 @pytest.mark.parametrize(("zeros", "causal"), some(3, [False, True], [1, 0]))
 def test_quantized_attention(zeros: bool, causal: int) -> None:
-    data, weight = codes(BATCH, LENGTH, 24), codes(24, 3 * HIDDEN, dtype=np.int8)
+    data, weight = codes(BATCH, LENGTH, 24), exact_bytes(codes(24, 3 * HIDDEN, dtype=np.int8))
     scales = [np.array(0.01, np.float32), np.array(0.005, np.float32)]
     points: list[Array | None] = [np.array(120, np.uint8), np.array(3, np.int8)] if zeros else [None, None]
     past = draw(2, BATCH, HEADS, PAST, SIZE)
@@ -363,7 +364,7 @@ def test_fused_conv(ending: Mapping[str, object], has_sum: bool) -> None:
 
 @pytest.mark.parametrize(("dtype", "columns", "has_more"), some(3, [np.uint8, np.int8], [(), (6,)], [False, True]))
 def test_products_of_integers(dtype: type, columns: tuple[int, ...], has_more: bool) -> None:
-    weight, scale = codes(8, 6, dtype=dtype), np.asarray(np.abs(draw(*columns)) * np.float32(0.01))
+    weight, scale = exact_bytes(codes(8, 6, dtype=dtype)), np.asarray(np.abs(draw(*columns)) * np.float32(0.01))
     zero = codes(*columns, dtype=dtype, seed=1) if has_more else None
     bias = draw(6) if has_more else None
     check("DynamicQuantizeMatMul", [X, weight, scale, zero, bias])
@@ -410,7 +411,8 @@ def test_quantized_pooling(dtype: type, channels_last: int) -> None:
 @pytest.mark.parametrize("channels_last", [0, 1])
 def test_quantized_convolutions(channels_last: int) -> None:
     """As ONNX Runtime saves them with all of its optimizations."""
-    data, filters = codes(1, 5, 6, 4) if channels_last else codes(1, 4, 5, 6), codes(3, 4, 3, 3, dtype=np.int8)
+    data = codes(1, 5, 6, 4) if channels_last else codes(1, 4, 5, 6)
+    filters = exact_bytes(codes(3, 4, 3, 3, dtype=np.int8))
     parameters = [*scales(0.02), np.array(120, np.uint8), filters, *scales(0.01), np.array(0, np.int8)]
     bias = np.array([100, -200, 300], np.int32)
     inputs = [data, *parameters, *scales(0.1), np.array(130, np.uint8), bias]
@@ -424,7 +426,7 @@ def test_quantized_convolutions(channels_last: int) -> None:
     ("dtype", "turned", "columns", "is_real"), some(5, [np.uint8, np.int8], [0, 1], [(), (6,)], [False, True])
 )
 def test_quantized_gemm(dtype: type, turned: int, columns: tuple[int, ...], is_real: bool) -> None:
-    a, b = codes(5, 8, dtype=dtype), codes(*(6, 8) if turned else (8, 6), dtype=np.int8)
+    a, b = codes(5, 8, dtype=dtype), exact_bytes(codes(*(6, 8) if turned else (8, 6), dtype=np.int8))
     b_scale, b_zero = np.abs(draw(*columns)) * np.float32(0.01) + np.float32(0.001), np.zeros(columns, np.int8)
     bias = np.random.default_rng(0).integers(-500, 500, 6).astype(np.int32)
     inputs: list[Array | None] = [a, *scales(0.02), np.array(7, dtype), b, b_scale, b_zero, bias]

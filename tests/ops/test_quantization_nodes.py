@@ -5,6 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tilewright
+from tests.frontend.exact_bytes import exact_bytes
 from tests.frontend.models import single_node
 from tests.ops.nodes import Array, NodeCase, check, run_reference
 from tilewright.base.errors import InvalidModel
@@ -51,14 +52,14 @@ DEQUANTIZE = [
 ]
 PRODUCTS = [
     *(
-        NodeCase("MatMulInteger", [q(a, 5, 7), q(b, 7, 6), q(a), q(b)])
+        NodeCase("MatMulInteger", [q(a, 5, 7), exact_bytes(q(b, 7, 6)), q(a), q(b)])
         for a, b in ((np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8))
     ),
-    NodeCase("MatMulInteger", [q(np.uint8, 5, 7), q(np.int8, 7, 6)]),
-    NodeCase("MatMulInteger", [q(np.uint8, 5, 7), q(np.int8, 7, 6), q(np.uint8), q(np.int8, 6)]),
-    NodeCase("MatMulInteger", [q(np.uint8, 5, 7), q(np.int8, 7, 6), None, q(np.int8)]),
+    NodeCase("MatMulInteger", [q(np.uint8, 5, 7), exact_bytes(q(np.int8, 7, 6))]),
+    NodeCase("MatMulInteger", [q(np.uint8, 5, 7), exact_bytes(q(np.int8, 7, 6)), q(np.uint8), q(np.int8, 6)]),
+    NodeCase("MatMulInteger", [q(np.uint8, 5, 7), exact_bytes(q(np.int8, 7, 6)), None, q(np.int8)]),
     NodeCase("MatMulInteger", [q(np.uint8, 2, 5, 7), q(np.uint8, 2, 7, 6), q(np.uint8), q(np.uint8)]),
-    NodeCase("MatMulInteger", [q(np.uint8, 33, 300)], {}, [q(np.int8, 300, 65), q(np.uint8), q(np.int8)]),
+    NodeCase("MatMulInteger", [q(np.uint8, 33, 300)], {}, [exact_bytes(q(np.int8, 300, 65)), q(np.uint8), q(np.int8)]),
 ]
 CONVOLUTIONS = [
     NodeCase("ConvInteger", [q(np.uint8, 1, 3, 7, 8), q(np.uint8, 4, 3, 3, 3), q(np.uint8), q(np.uint8)]),
@@ -108,7 +109,7 @@ def test_quantized_product(dtype: type, per_column: bool) -> None:
 @pytest.mark.parametrize("dtype", EIGHT)
 def test_quantized_convolution(dtype: type, per_channel: bool) -> None:
     channels = (4,) if per_channel else ()
-    x, weight = q(dtype, 1, 3, 7, 8), q(np.int8, 4, 3, 3, 2)
+    x, weight = q(dtype, 1, 3, 7, 8), exact_bytes(q(np.int8, 4, 3, 3, 2))
     zeros = np.array(5, dtype), np.zeros(channels, np.int8), np.array(9, dtype)
     factors = scales(), scales(*channels), np.array(20.0, np.float32)
     bias = random.integers(-900, 900, 4).astype(np.int32)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.passes.networks import HOST
+from tests.passes.networks import HOST, LANES
 from tests.tune.test_tasks import network
 from tilewright.base.events import ignore
 from tilewright.compilation import Options, Services
@@ -74,7 +74,7 @@ def test_compile_uses_the_way_that_was_fastest(way: str, tmp_path: Path) -> None
     with recorded(path, HOST, 1, ignore) as known:
         made = compile_graph(network(), OPTIONS, Services(tuned=known))
     assert made.choices.decisions[first.name][0] == way
-    data = np.random.default_rng(0).standard_normal((1, 32, 12, 12)).astype(np.float32)
+    data = np.random.default_rng(0).standard_normal((1, 2 * LANES, 12, 12)).astype(np.float32)
     (found,) = made.executable.run({"x": data})
     (wanted,) = evaluate_graph(network(), {"x": data})
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
