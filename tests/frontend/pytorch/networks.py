@@ -116,3 +116,38 @@ class Foreign(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = x + 1
         return torch.ops.tilewright_tests.twice(y)
+
+
+class Windows(nn.Module):
+    """Attention within windows of 3 x 3 places, shifted along axes that have several, as in Swin (Liu et al. 2021)."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(depth, 3 * depth)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, height, width, depth = x.shape
+        y = nn.functional.pad(x, (0, 0, 0, -width % 3, 0, -height % 3))
+        rows, columns = y.shape[1] // 3, y.shape[2] // 3
+        shifts = [int(size > 3) for size in y.shape[1:3]]
+        y = torch.roll(y, [-shift for shift in shifts], (1, 2))
+        y = y.view(batch, rows, 3, columns, 3, depth).permute(0, 1, 3, 2, 4, 5).reshape(-1, 9, depth)
+        q, k, v = self.mix(y).chunk(3, -1)
+        y = torch.softmax(q @ k.transpose(-2, -1), -1) @ v
+        y = y.view(batch, rows, columns, 3, 3, depth).permute(0, 1, 3, 2, 4, 5)
+        y = torch.roll(y.reshape(batch, rows * 3, columns * 3, depth), shifts, (1, 2))
+        return x + y[:, :height, :width].contiguous()
+
+
+class WindowsOfWindows(nn.Module):
+    """Windows of an image, and of pairs of its places, whose number is padded to an even one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Windows(3), Windows(12)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        x = self.first(image.permute(0, 2, 3, 1))
+        x = nn.functional.pad(x, (0, 0, 0, x.shape[2] % 2, 0, x.shape[1] % 2))
+        pairs = [x[:, row::2, column::2] for row in (0, 1) for column in (0, 1)]
+        return self.second(torch.cat(pairs, -1))

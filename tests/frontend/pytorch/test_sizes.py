@@ -47,6 +47,21 @@ def test_sizes_that_pytorch_can_not_solve_for() -> None:
         np.testing.assert_allclose(model(x).numpy(), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_windows_of_windows_are_traced_without_simplifying_quotients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a view PyTorch may ask SymPy to simplify quotients of quotients, which for Swin took it minutes."""
+    simplified: list[object] = []
+    monkeypatch.setattr("sympy.simplify", lambda expression, **_: simplified.append(expression) or expression)
+    module = networks.seeded(networks.WindowsOfWindows())
+    model = opened(module, networks.random(2, 3, 10, 14), IMAGE)
+    assert simplified == []
+    for size in ((10, 14), (7, 20), (15, 9)):
+        x = networks.random(3, 3, *size)
+        np.testing.assert_allclose(model(x).numpy(), module(x).detach().numpy(), rtol=1e-5, atol=1e-5)
+    with pytest.raises(BadFeed):
+        model(networks.random(1, 3, 3, 14))
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of PyTorch, about itself
 @pytest.mark.parametrize(("after", "is_traced_anew"), [(1, False), ((1, 1), False), ((1, 3), True), (2, True)])
 def test_a_program_is_traced_anew_only_if_it_has_operators_that_matter(after: object, *, is_traced_anew: bool) -> None:

@@ -64,25 +64,33 @@ def _traced(module: torch.nn.Module, examples: Examples) -> ExportedProgram:
 def _program_of(
     module: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object], shapes: object
 ) -> ExportedProgram:
-    """PyTorch asks SymPy what it assumed of open sizes, which has no answer for quotients of quotients.
-
-    Then it traces without telling sizes of 0 and 1 from others, as ``torch.onnx.export`` does: it assumes less.
-    """
     export = partial(torch.export.export, module, args, kwargs, dynamic_shapes=shapes, strict=False)
-    try:
+    if shapes is None:
         return export()
-    except NotImplementedError:
-        if shapes is None:
-            raise
-        config = cast(_Config, import_module("torch.fx.experimental._config"))
-        with config.patch(backed_size_oblivious=True):
-            return export()
+    with _sizes_like_others(), _each_shape_once():
+        return export()
+
+
+def _sizes_like_others() -> AbstractContextManager[None]:
+    """Keeps PyTorch from telling sizes of 0 and 1 from others, as ``torch.onnx.export`` does: it assumes less of sizes.
+
+    Otherwise a view asks SymPy for quotients of quotients: on windows of windows it works for minutes, and of what was
+    assumed of them it has no solution.
+    """
+    config = cast(_Config, import_module("torch.fx.experimental._config"))
+    return config.patch(backed_size_oblivious=True)
+
+
+def _each_shape_once() -> AbstractContextManager[None]:
+    """Keeps PyTorch from caching shapes of results: with open sizes it proves each of them again for the cache."""
+    config = cast(_Config, import_module("torch._dynamo.config"))
+    return config.patch(fake_tensor_cache_enabled=False)
 
 
 class _Config(Protocol):
-    """``torch.fx.experimental._config``, as far as a version of torch has it."""
+    """A module of PyTorch's settings."""
 
-    def patch(self, *, backed_size_oblivious: bool) -> AbstractContextManager[None]: ...
+    def patch(self, **settings: bool) -> AbstractContextManager[None]: ...
 
 
 class _Patches(Protocol):
@@ -109,10 +117,11 @@ def _converted(program: ExportedProgram, dynamic_shapes: object, operators: tupl
     """The ONNX model of the traced ``program``. ``dynamic_shapes`` has the names of its dimensions."""
     refusals.refuse_devices((*program.named_parameters(), *program.named_buffers()))
     refusals.refuse_constants(program)
-    made = _guarded(
-        lambda: torch.onnx.export(decomposed(program), dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes),
-        lambda error: refusals.of_conversion(program, error),
-    )
+    with _sizes_like_others():
+        made = _guarded(
+            lambda: torch.onnx.export(decomposed(program), dynamo=True, verbose=False, dynamic_shapes=dynamic_shapes),
+            lambda error: refusals.of_conversion(program, error),
+        )
     refusals.refuse_effects(made.exported_program)
     initializers = made.model.graph.initializers
     constants = {name: one.const_value.numpy() for name, one in initializers.items() if one.const_value is not None}
