@@ -160,7 +160,7 @@ def test_products_of_one_row_have_kernels_of_their_own() -> None:
     nodes = [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["r"]), node("MatMul", ["r", "v"], ["y"])]
     proto = model(nodes, {"x": ["b", "n", 64]}, ["y"], {**constants, "v": constants["v"].astype(np.float32)})
     ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
-    singles = [kernel.single for kernel in ours.compiled.kernels if kernel.single is not None]
+    singles = [variant.kernel for kernel in ours.compiled.kernels for variant in kernel.variants]
     assert len(singles) == 2 and all(not single.program.dims for single in singles)
     assert len(ours.executable.constants) == 2
     for b, n in ((1, 1), (1, 2), (2, 1), (3, 40), (0, 1)):
@@ -176,7 +176,7 @@ def test_there_is_no_kernel_of_one_row_where_an_image_of_one_place_leaves_none()
     nodes[1:1] = [node("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1]), node("MatMul", ["t", "v"], ["p"])]
     proto = model(nodes, {"x": [1, 3, "h", "w"]}, ["y"], constants)
     ours = tilewright.compile(proto, dynamic="symbolic", threads=1)
-    assert all(kernel.single is None for kernel in ours.compiled.kernels)
+    assert not any(kernel.variants for kernel in ours.compiled.kernels)
     feeds = random_feeds(proto, {"h": 9, "w": 13})
     np.testing.assert_allclose(ours.run(None, feeds)[0], run_onnxruntime(proto, feeds)[0], rtol=1e-4, atol=1e-4)
 

@@ -1,6 +1,5 @@
 """The stages of a compilation; ``driver`` adds the search for a better graph."""
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,12 +13,12 @@ from tilewright.base.dtypes import DType
 from tilewright.base.errors import ResourceLimit, Unsupported, UnsupportedKernel, UnsupportedModel
 from tilewright.base.events import Advanced, Listener, ignore
 from tilewright.base.handed import Handed
-from tilewright.base.names import RESERVED, Names, identifier, readable
 from tilewright.base.numerics import Math, Precision
 from tilewright.base.remedies import by_bounds
 from tilewright.base.settings import Stage
 from tilewright.base.store import Cache, Store
 from tilewright.base.superopt import Superopt
+from tilewright.cost.few_rows import few_rows
 from tilewright.graph import Array, Graph, Value, verify
 from tilewright.graph.remade import without_numbers
 from tilewright.loops.positions import with_checks
@@ -30,7 +29,7 @@ from tilewright.passes.attention import recognize_attention
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.choose_parts import choose_parts
 from tilewright.passes.flatten import flatten_reductions
-from tilewright.passes.fuse import Group, fuse
+from tilewright.passes.fuse import fuse
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.lower import Kernel, Lowering
 from tilewright.passes.main_program import Step, main_program
@@ -40,6 +39,7 @@ from tilewright.passes.quantized import raise_quantized
 from tilewright.passes.recognize import recognize
 from tilewright.passes.rules import ALGEBRA, load_rules, rewrite
 from tilewright.passes.rules.given import RuleFile
+from tilewright.passes.scheduled import ScheduledKernel, Variant
 from tilewright.passes.shared_weights import share_weights
 from tilewright.passes.sources import sizes_named, source_of, unsupported
 from tilewright.passes.stored_constants import Stored, bytes_of, stored_arrays, used_constants
@@ -49,17 +49,13 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import aligned_array
 from tilewright.schedule.index_map import IndexMap
-from tilewright.schedule.schedule import Schedule
 from tilewright.superopt.search.result import Applied, LeftOut
-from tilewright.symbolic.expr import ZERO, given_name
+from tilewright.symbolic.expr import ZERO, equal, given_name
+from tilewright.symbolic.traversal import all_of
 from tilewright.target.target import Target
 from tilewright.tune.recorded import Recorded
 from tilewright.tune.untuned import schedule
 from tilewright.tune.ways import times_of
-
-_WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
-_INDEX_MAP = re.compile(r'"[^"]*->[^"]*"')
-"""Matches an index map in a trace; its variables are local."""
 
 Watch = Callable[[Stage, object], None]
 """Called with each stage and its result, for printing and timing."""
@@ -111,56 +107,6 @@ class Options:
     alternatives: tuple[Alternative, ...] = BUILT_IN
     rules: tuple[RuleFile, ...] = ()
     precision: Precision = Precision.FP32
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduledKernel:
-    """A scheduled kernel, with its naive program, its trace, and its nodes of the user's model."""
-
-    naive: Program
-    schedule: Schedule
-    groups: tuple[Group, ...]
-    constants: tuple[str, ...]
-    """The parameters that are constants of the model."""
-    measured_us: float | None = None
-    """The time of this schedule when it was tuned; None for the analytic choice."""
-    simulated: str = ""
-    """Whose thousands of cycles that time is, if they were simulated."""
-    single: "ScheduledKernel | None" = None
-    """What runs instead where all run-time extents are 1, if there is such a kernel."""
-    calls: int = 0
-    """How often a run calls it."""
-
-    def __str__(self) -> str:
-        return self._in_model_names(f"{self.program}\n{self.schedule.trace}")
-
-    def of(self, group: Group, times: int) -> "ScheduledKernel":
-        """The kernel with one more group that it computes, so many times in a run."""
-        single = None if self.single is None else self.single.of(group, times)
-        return replace(self, groups=(*self.groups, group), single=single, calls=self.calls + times)
-
-    @property
-    def program(self) -> Program:
-        return self.schedule.program
-
-    def naive_text(self) -> str:
-        """The unscheduled program as text."""
-        return self._in_model_names(str(self.naive))
-
-    def _in_model_names(self, text: str) -> str:
-        """``text`` with the model's names for parameters and results, where all calls have the same.
-
-        Names become identifiers that differ from those of the kernel, so that the program can be parsed.
-        """
-        own = _INDEX_MAP.sub("", f"{self.naive} {self.program} {self.schedule.trace}")
-        names = Names({*RESERVED, *_WORD.findall(own)})
-        calls = zip(*((*group.inputs, *group.outputs) for group in self.groups), strict=True)
-        known = {
-            buffer.name: names.fresh(identifier(readable(values[0].name)))
-            for buffer, values in zip(self.naive.params, calls, strict=True)
-            if len(set(values)) == 1
-        }
-        return _WORD.sub(lambda word: known.get(word[0], word[0]), text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,8 +264,8 @@ def _plan(graph: Handed[Graph], options: Options, services: Services, spare: int
     parted = in_parts(laid_out, groups, choose_parts(laid_out, groups, options.target))
     laid_out, groups = replace(laid_out, layouts=parted.laid_out.layouts), parted.groups
     kernels, steps, packed = _schedule_all(parted, options, services)
-    singles = [kernel.single for kernel in kernels if kernel.single is not None]
-    by_name = {kernel.program.name: kernel for kernel in (*kernels, *singles)}
+    others = [variant.kernel for kernel in kernels for variant in kernel.variants]
+    by_name = {kernel.program.name: kernel for kernel in (*kernels, *others)}
     note(Stage.LOOPS, {name: _Text(kernel.naive_text) for name, kernel in by_name.items()})
     note(Stage.SCHEDULE, by_name)
     stored = used_constants(laid_out.graph, steps, packed)
@@ -335,7 +281,7 @@ def _plan(graph: Handed[Graph], options: Options, services: Services, spare: int
         options.checked,
         options.checks,
         lambda call, origin: source_of(groups[call], origin),
-        singles={kernel.program.name: kernel.single.program for kernel in kernels if kernel.single is not None},
+        variants={kernel.program.name: kernel.variant_programs for kernel in kernels if kernel.variants},
     )
     try:
         code = options.backend.emit(main, programs, options.target, emission)
@@ -412,11 +358,8 @@ def _schedule_all(
             named = replace(kernel.program, name=f"k{len(kernels)}_{group.name}")
             with sizes_named(group):
                 known = _scheduled(named, constant, options.target, services.tuned)
-                single = lowering.single(group, kernel)
-                if single is not None:
-                    apart = replace(single, name=f"{named.name}_single")
-                    own = _scheduled(apart, constant, options.target, services.tuned)
-                    known = replace(known, single=own)
+                variants = _variants(known, lowering.single(group, kernel), options.target, services.tuned)
+                known = replace(known, variants=variants)
         kernels[key] = known.of(group, parted.times(position))
         arguments: list[Value] = []
         for parameter, plain in zip(kernel.program.params, kernel.arguments, strict=True):
@@ -437,6 +380,23 @@ def _scheduled(naive: Program, constants: tuple[str, ...], target: Target, tuned
     if found is None:
         return ScheduledKernel(naive, schedule(naive, target), (), constants)
     return ScheduledKernel(known, found.schedule, (), constants, found.microseconds, found.simulated)
+
+
+def _variants(
+    kernel: ScheduledKernel, single: Program | None, target: Target, tuned: Recorded | None
+) -> tuple[Variant, ...]:
+    """What runs instead of ``kernel`` where its run-time extents are small: for a single row ``single``, for few rows
+    the schedule without the matrix unit, if there is one for an open number of them."""
+    found: list[Variant] = []
+    if single is not None:
+        apart = replace(single, name=f"{kernel.naive.name}_single")
+        all_one = all_of(*(equal(dim.var, 1) for dim in kernel.naive.dims))
+        found.append(Variant(_scheduled(apart, kernel.constants, target, tuned), all_one))
+    few = few_rows(kernel.naive, kernel.program, target)
+    if few is not None:
+        apart = replace(kernel.naive, name=f"{kernel.naive.name}_few")
+        found.append(Variant(_scheduled(apart, kernel.constants, few.target, None), few.where))
+    return tuple(found)
 
 
 def _packings(value: Value, kernel: Kernel, layout: str) -> tuple[IndexMap, ...]:

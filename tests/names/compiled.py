@@ -9,12 +9,13 @@ import onnx
 
 from tilewright.backend.cpu import image
 from tilewright.base.settings import Stage
-from tilewright.compilation import Options, ScheduledKernel, Services
+from tilewright.compilation import Options, Services
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read import importer
 from tilewright.loops.ir import Block, Loop
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
+from tilewright.passes.scheduled import ScheduledKernel
 from tilewright.symbolic.expr import ZERO, Extent, Var, format_expr
 from tilewright.target.target import Target
 

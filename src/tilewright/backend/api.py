@@ -58,9 +58,11 @@ class Emission:
     """The user's name of an origin of indices in a call of main, given by its number."""
     apart: bool = False
     """Whether many similar programs will be emitted: common parts may be compiled once, as separate modules."""
-    singles: Mapping[str, Program] = field(default_factory=dict[str, Program])
-    """By the names of kernels, other programs for them, of the same parameters, to run where all of their run-time
-    extents are 1. A back end may leave them out."""
+    variants: Mapping[str, Sequence[tuple[Program, Expr]]] = field(
+        default_factory=dict[str, Sequence[tuple[Program, Expr]]]
+    )
+    """By the names of kernels, other programs for them, of the same parameters, each with a condition on the kernel's
+    run-time extents: the first whose condition holds is to run. A back end may leave them out."""
 
 
 PLAIN = Emission()

@@ -12,7 +12,7 @@ from tilewright.cli.output import emit
 from tilewright.cli.status import Status
 
 if TYPE_CHECKING:
-    from tilewright.compilation import ScheduledKernel
+    from tilewright.passes.scheduled import ScheduledKernel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

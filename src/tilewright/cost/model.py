@@ -69,8 +69,25 @@ _ROUNDING = 1e-9
 
 def _best(nest: Nest, target: Target) -> Choice:
     population = nest.population()
-    cycles = estimate(nest, population, target)
+    cycles = _rated(nest, population, target)
     return population[int(np.argmax(cycles <= cycles.min() * (1 + _ROUNDING)))]
+
+
+def _rated(nest: Nest, population: Population, target: Target) -> Cycles:
+    """Cycles of each choice, or what they are relative to the best one, added up for several numbers of rows."""
+    cycles = estimate(nest, population, target)
+    if not isinstance(nest, MatrixTiles) or nest.open_rows is None:
+        return cycles
+    total = cycles / cycles.min()
+    for times in _MORE_ROWS:
+        more = estimate(nest.of_rows(times * nest.facts.rows), population, target)
+        total = total + more / more.min()
+    return total
+
+
+_MORE_ROWS = (2, 4)
+"""Multiples of a guessed number of rows for which a matrix unit's tiles are to be good as well: a unit is so fast that
+weights count, which each tile of rows reads again."""
 
 
 def least_cycles(nest: Nest, target: Target) -> float:
@@ -152,16 +169,28 @@ def matrix_cycles(nest: MatrixTiles, population: Population, target: Target) -> 
         product = nest.product(choice)
         assert product is not None, "a population has allowed choices"
         loads = _panel_loads(nest, product, choice, target) if are_bytes else None
-        one[place] = product_cycles(product, facts.reduction, target, loads, facts.row_bytes)
-    lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
-    count = (facts.vector // lanes) * (facts.rows // rows) * (facts.panels // panels)
+        for times, tile in _tiles_of_rows(product, facts.rows):
+            one[place] += times * product_cycles(tile, facts.reduction, target, loads, facts.row_bytes)
+    lanes, panels = (population.column(name) for name in ("lanes", "panels"))
+    count = (facts.vector // lanes) * (facts.panels // panels)
     cycles = facts.groups * facts.places * count * one + _traffic(facts, population, nest.registers, target)
     # The weights come from beyond the second cache: while other rows are multiplied, if they are asked for.
     is_part = are_bytes & (lanes < (nest.pattern.width or facts.vector))
-    coming = facts.streamed / machine.tile_stream_bytes * np.where(is_part, machine.matrix_part, 1.0)
-    asking = machine.asking * facts.streamed / _LINE
-    asked = np.maximum(cycles, facts.streamed / machine.stream_bytes) + asking
+    streamed = float(facts.streamed)
+    if facts.streamed_again:  # for each place, unless they stay in the second cache
+        streamed = facts.streamed_again * (facts.places if facts.streamed_again > target.l2_bytes else 1.0)
+    coming = streamed / machine.tile_stream_bytes * np.where(is_part, machine.matrix_part, 1.0)
+    asking = machine.asking * streamed / _LINE
+    asked = np.maximum(cycles, streamed / machine.stream_bytes) + asking
     return np.where(population.column("ahead") == 1, asked, cycles + coming)
+
+
+def _tiles_of_rows(product: TileProduct, rows: int) -> tuple[tuple[int, TileProduct], ...]:
+    """How often a tile is multiplied for all rows, and a last one that is lower, if their number is open."""
+    whole, left = divmod(rows, product.spatial[product.rows])
+    if not product.is_open:
+        return ((whole, product),)
+    return ((whole, product.of_rows(product.spatial[product.rows])), *(((1, product.of_rows(left)),) if left else ()))
 
 
 _LINE = 64
@@ -187,7 +216,7 @@ def _panel_loads(
         return machine.matrix_far_load if near else unit.rows * _LINE / machine.tile_stream_bytes
 
     first, again = load(between * depth), load(product.column_tiles * unit.columns * spread * depth)
-    repeated = 1.0 - choice["rows"] / (facts.places * facts.rows)  # the first time counts as streamed
+    repeated = 1.0 - min(choice["rows"] / (facts.places * facts.rows), 1.0)  # the first time counts as streamed
     return min(first, machine.matrix_far_load) + repeated * max(0.0, first - machine.matrix_far_load), again
 
 
@@ -246,7 +275,7 @@ def panel_width(matrix: Matrix, target: Target) -> int:
     Panels for a matrix unit are read from one end to the other: they are as wide as what its registers hold sums of.
     """
     unit = tile_unit(target, matrix.dtype, matrix.dtype)
-    if unit is not None and matrix.rows is not None and matrix.rows >= unit.rows:
+    if unit is not None and (matrix.rows is None or matrix.rows >= unit.rows):
         return 2 * unit.columns
     columns, rows = (GUESSED_EXTENT if extent is None else extent for extent in (matrix.columns, matrix.rows))
     itemsize = matrix.dtype.itemsize
@@ -254,8 +283,8 @@ def panel_width(matrix: Matrix, target: Target) -> int:
     size, row_bytes = matrix.size * itemsize, matrix.reduction * itemsize
     facts = TileFacts(columns, rows, 1, 1, 1, matrix.reduction, itemsize, streamed=size, row_bytes=row_bytes)
     facts = replace(facts, next_panel=bool(target.machine.panels_ahead) and rows > 1)
-    never = tuple(Knob(name, (0,)) for name in ("unroll", "pack"))
-    every = all_of((*tile_knobs(facts, registers), *never, Knob("prefetch", (0, *CACHES))))
+    unroll = Knob("unroll", ((Unroll.INNERMOST if target.machine.unrolled_steps else Unroll.NOTHING).value,))
+    every = all_of((*tile_knobs(facts, registers), unroll, Knob("pack", (0,)), Knob("prefetch", (0, *CACHES))))
     population = every.where(fits(every, registers))
     chosen = int(np.argmin(tile_cycles(facts, population, registers, target)))
     return int(population.column("lanes")[chosen])
@@ -275,7 +304,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                 if facts.is_window:
                     one = remaining * _window(facts, population, row_size, vectors, target)
                 else:
-                    one = remaining * _contraction(facts, row_size, vectors * panel_size, target)
+                    one = remaining * _contraction(facts, population, row_size, vectors * panel_size, target)
                 arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
             waiting = _waiting(facts, population, vectors * panel_size, target)
             lies_apart = vector_size < facts.row_length
@@ -313,11 +342,12 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
     passing = machine.stream_ahead * (2 + first * facts.itemsize / (np.maximum(columns, 1) * vector_bytes))
     is_there = (cache == 2) | ((cache == 1) & (passing <= target.l1_bytes))
     is_seen = (is_there & as_it_lies) | (first * (machine.page_bytes // vector_bytes) <= machine.look_ahead)
-    meanwhile = np.where(is_seen, _contraction(facts, first, columns, target), 0.0)
+    meanwhile = np.where(is_seen, _contraction(facts, population, first, columns, target), 0.0)
     if facts.next_panel:  # it comes while all rows are multiplied
         in_order = population.column("order") == Order.COLUMNS_ROWS.value
         is_shared = (cache == PANEL_CACHE) & in_order & facts.shares_panels(population.column("lanes"), rows)
-        meanwhile = np.where(is_shared, facts.rows / first * _contraction(facts, first, columns, target), meanwhile)
+        all_rows = facts.rows / first * _contraction(facts, population, first, columns, target)
+        meanwhile = np.where(is_shared, all_rows, meanwhile)
     return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, machine.second_cache * vectors, 0.0)
 
 
@@ -340,12 +370,17 @@ def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int6
     return (tile, extent // tile), (rest, np.minimum(rest, 1))
 
 
-def _contraction(facts: TileFacts, rows: NDArray[np.int64], columns: NDArray[np.int64], target: Target) -> Cycles:
+def _contraction(
+    facts: TileFacts, population: Population, rows: NDArray[np.int64], columns: NDArray[np.int64], target: Target
+) -> Cycles:
     """Cycles of the reduction of one tile of ``rows`` by ``columns`` vectors."""
     machine = target.machine
     arithmetic = rows * columns / target.fma_per_cycle
     loads = (rows + columns) / target.loads_per_cycle
     busy = np.maximum(np.maximum(arithmetic, loads), machine.fma_latency)
+    if machine.issue:
+        counting = np.where(population.column("unroll") == Unroll.NOTHING.value, machine.counting, 0.0)
+        busy = np.maximum(busy, (rows * columns + rows + columns + counting) / machine.issue)
     return facts.reduction * (busy + machine.load_cycles * (rows + columns) + _conflicts(facts, rows, target))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import Compiled, ScheduledKernel
+from tilewright.compilation import Compiled
 from tilewright.graph import Graph, Node, Value
 from tilewright.graph.ir import walk_back
 from tilewright.insight.console import plain_console
@@ -29,6 +29,7 @@ from tilewright.ops import FusionKind
 from tilewright.passes.alternatives.api import AS_IT_IS
 from tilewright.passes.choose import Choices
 from tilewright.passes.rules import floats_of
+from tilewright.passes.scheduled import ScheduledKernel
 from tilewright.superopt.search.result import Applied, LeftOut
 from tilewright.symbolic.expr import Const, Expr, given_name
 from tilewright.target.machine import GUESSED_EXTENT

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilewright.compilation import Compiled, ScheduledKernel
+from tilewright.compilation import Compiled
 from tilewright.loops.ir import Call, Loop, Stmt
 from tilewright.loops.visit import allocations, children
 from tilewright.passes.fuse import Group
+from tilewright.passes.scheduled import ScheduledKernel
 from tilewright.symbolic.expr import Const
 
 

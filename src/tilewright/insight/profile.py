@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-from tilewright.compilation import Compiled, ScheduledKernel
+from tilewright.compilation import Compiled
 from tilewright.cost.work import Work, count
 from tilewright.insight.console import plain_console
 from tilewright.insight.names import cell
 from tilewright.insight.peak import Peak, Roof
 from tilewright.insight.places import calls_of, sources
 from tilewright.measure.samples import Samples, sampled
+from tilewright.passes.scheduled import ScheduledKernel
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 

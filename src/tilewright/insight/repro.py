@@ -26,9 +26,10 @@ from tilewright.base.numerics import Math, Precision
 from tilewright.base.outputs import AnyPath, check_output, output
 from tilewright.base.settings import PREFIX
 from tilewright.base.superopt import Superopt
-from tilewright.compilation import Options, ScheduledKernel
+from tilewright.compilation import Options
 from tilewright.frontend.api import InMemory, Part, Source
 from tilewright.insight.versions import versions
+from tilewright.passes.scheduled import ScheduledKernel
 
 README = "README.md"
 PROGRAM = "program.txt"

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tilewright.base.errors import CorruptRecord
-from tilewright.compilation import Compiled, ScheduledKernel
+from tilewright.compilation import Compiled
 from tilewright.insight.explain import UNTUNED, Explanation, Finding
 from tilewright.measure.job import target_fingerprint
 from tilewright.measure.records import Records
 from tilewright.measure.row import Record, State
+from tilewright.passes.scheduled import ScheduledKernel
 from tilewright.target.target import Target
 from tilewright.tune.tried import Became, Tried
 

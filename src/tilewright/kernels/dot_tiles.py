@@ -14,6 +14,7 @@ from tilewright.kernels.narrowing import factors
 from tilewright.kernels.nests import VECTORS, Tiles
 from tilewright.kernels.packing import Group
 from tilewright.kernels.relayout import Layouts, blocked, operations
+from tilewright.kernels.tiling import Unroll
 from tilewright.loops.ir import Block, Store
 from tilewright.ops.build import tensor as tensor_of
 from tilewright.schedule.index_map import IndexMap, digit
@@ -133,8 +134,9 @@ def _is_last(axis: Var, data: Read, bounds: Bounds, layouts: Layouts, size: int)
 def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:
     """``tiles``, computed by ``instruction``: a step of the reduction is a group, as wide as an accumulator."""
     steps = tiles.facts.reduction // group_of(instruction) * instruction.multiply_adds
-    facts, own = replace(tiles.facts, reduction=steps), lanes_of(instruction)
+    facts, own = replace(tiles.facts, reduction=steps, steps=0), lanes_of(instruction)
     lanes = tuple(n for n in tiles.values("lanes") if facts.vector % n == 0) or (own,)
-    knobs = tuple(Knob("lanes", lanes) if knob.name == "lanes" else knob for knob in tiles.knobs)
+    changed = {"lanes": lanes, "unroll": (Unroll.NOTHING.value,)}
+    knobs = tuple(Knob(knob.name, changed.get(knob.name, knob.values)) for knob in tiles.knobs)
     registers = replace(tiles.registers, count=tiles.registers.count - instruction.temporaries)
     return replace(tiles, knobs=knobs, facts=facts, registers=registers, instruction=instruction)

@@ -2,11 +2,13 @@
 
 The sums are stored to private memory, where the consumers of the tile find them; or where the result belongs, if there
 are none. Otherwise these are the tiles of ``nests.Tiles``, in the same orders; but a tile divides the rows and columns,
-since the unit has no masks. Rows that nothing divides are one tile.
+since the unit has no masks. Rows that nothing divides are one tile; of rows whose number is known at run time only, the
+last tile has what is left.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -52,9 +54,17 @@ class Pattern:
     width: int
     """The columns of a panel in memory; 0 if it has all."""
 
-    def product(self, sizes: Mapping[int | None, int], *, asks_ahead: bool = False) -> TileProduct | None:
-        """The product of tiles of these ``sizes`` by axis, 1 where there is none; None if the unit has not it."""
-        extents = [sizes.get(axis, 1) for axis in self.spatial]
+    def product(
+        self, sizes: Mapping[int | None, int], *, asks_ahead: bool = False, is_open: bool = False
+    ) -> TileProduct | None:
+        """The product of tiles of these ``sizes`` by axis, 1 where there is none; None if the unit has not it.
+
+        ``is_open``: these are the most rows that there may be.
+        """
+        return _product(self, tuple(sizes.get(axis, 1) for axis in self.spatial), asks_ahead, is_open)
+
+    def of_extents(self, extents: Sequence[int], *, asks_ahead: bool, is_open: bool) -> TileProduct | None:
+        """The same, by the extents of the spatial axes."""
         divided = {axis for terms in (*self.left, *self.right) for axis, factor in terms if factor == 0}
         if any(axis >= len(extents) or extents[axis] > 1 for axis in divided):
             return None
@@ -68,8 +78,13 @@ class Pattern:
             return tuple(made[leading:])
 
         operands = kept(self.left), kept(self.right)
-        made = TileProduct(self.unit, tuple(extents[first:]), self.reduced, *operands, asks_ahead)
+        made = TileProduct(self.unit, tuple(extents[first:]), self.reduced, *operands, asks_ahead, is_open)
         return made if made.is_valid else None
+
+
+@lru_cache(4096)
+def _product(pattern: Pattern, extents: tuple[int, ...], asks_ahead: bool, is_open: bool) -> TileProduct | None:
+    return pattern.of_extents(extents, asks_ahead=asks_ahead, is_open=is_open)
 
 
 def pattern_of(block: Block, roles: Contraction, target: Target) -> Pattern | None:
@@ -123,6 +138,17 @@ def _terms(index: Expr, numbers: Mapping[Var, int], column: Var) -> Terms | None
     return tuple(sorted(terms))
 
 
+def _tile_rows(every: Expr, unit: TileUnit, *, all_rows: bool) -> tuple[int, ...]:
+    """How many of ``every`` row a tile may have, without and with a last block that is lower."""
+    if not isinstance(every, Const):
+        return () if all_rows else tuple(range(unit.rows, MOST_PART + 1, unit.rows))
+    number = int(every.value)
+    rows = () if all_rows else tuple(n for n in range(2, MOST_PART + 1) if number and number % n == 0)
+    if (max(rows, default=0) < unit.rows or number > MOST_PART) and 1 < number <= MOST_ROWS:
+        rows = (*rows, number)
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
 class MatrixTiles(Nest):
     """Tiles by a matrix unit. Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around;
@@ -135,6 +161,8 @@ class MatrixTiles(Nest):
     """Of vectors, which consumers of a tile use."""
     pattern: Pattern
     parallel: bool
+    open_rows: Expr | None
+    """Their number, if it is known at run time only: the last tile may then be lower."""
 
     @staticmethod
     def of(tiles: Tiles, block: Block, target: Target, *, all_rows: bool) -> "MatrixTiles | None":
@@ -147,19 +175,24 @@ class MatrixTiles(Nest):
         unit, known = pattern.unit, {axis: _number(block.axes[axis].extent) for axis in pattern.spatial}
         width = pattern.width or known[roles.vector]
         lanes = tuple(n for v in VECTORS if (n := v * unit.columns) and width % n == 0 == known[roles.vector] % n)
-        every = known[roles.rows]
-        rows = () if all_rows else tuple(n for n in range(2, MOST_PART + 1) if every and every % n == 0)
-        if (max(rows, default=0) < unit.rows or every > MOST_PART) and 1 < every <= MOST_ROWS:
-            rows = (*rows, every)  # with a last block that is lower
+        every = block.axes[roles.rows].extent
+        rows = _tile_rows(every, unit, all_rows=all_rows)
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
-        if not lanes or not rows:
+        if not lanes or not rows or not known[roles.vector]:
             return None
-        facts = replace(tiles.facts, reduction=tiles.facts.reduction // unit.group, slidings=())
-        ahead = Knob("ahead", (0, 1) if tiles.facts.streamed else (0,))
+        open_rows = None if isinstance(every, Const) else every
+        again = 0 if open_rows is None else tiles.facts.streamed_again
+        groups = tiles.facts.reduction // unit.group
+        facts = replace(tiles.facts, reduction=groups, slidings=(), streamed_again=again)
+        ahead = Knob("ahead", (0, 1) if facts.streamed or facts.streamed_again else (0,))
         shapes = Knob("lanes", lanes), Knob("rows", rows), Knob("panels", panels)
         knobs = (*shapes, Knob("order", tiles.values("order")), ahead)
-        nest = MatrixTiles(tiles.name, knobs, roles, facts, tiles.registers, pattern, tiles.parallel)
+        nest = MatrixTiles(tiles.name, knobs, roles, facts, tiles.registers, pattern, tiles.parallel, open_rows)
         return nest if len(nest.population()) else None
+
+    def of_rows(self, number: int) -> "MatrixTiles":
+        """The same, with another guess of the number of rows."""
+        return replace(self, facts=replace(self.facts, rows=number))
 
     def product(self, choice: Mapping[str, int]) -> TileProduct | None:
         """The product of a tile; ``choice`` by the knobs' names."""
@@ -167,7 +200,9 @@ class MatrixTiles(Nest):
         sizes = {roles.panels: choice["panels"], roles.rows: choice["rows"], roles.vector: choice["lanes"]}
         asks_ahead = bool(choice["ahead"])
         is_panel = choice["lanes"] == (self.pattern.width or self.facts.vector)
-        return self.pattern.product(sizes, asks_ahead=asks_ahead) if is_panel or not asks_ahead else None
+        if asks_ahead and not is_panel:
+            return None
+        return self.pattern.product(sizes, asks_ahead=asks_ahead, is_open=self.open_rows is not None)
 
     def allowed(self, population: Population) -> BoolArray:
         """Checks that the unit has such tiles, and that its sums stay near."""

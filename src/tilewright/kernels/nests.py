@@ -16,6 +16,7 @@ from tilewright.kernels.panels_ahead import PANEL_CACHE, ask_for_panels, has_nex
 from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
+from tilewright.kernels.written_steps import most_steps, with_written_steps
 from tilewright.loops.ir import Block
 from tilewright.loops.memory import GLOBAL
 from tilewright.schedule.intrinsics import TensorIntrinsic
@@ -149,11 +150,13 @@ class Tiles(Nest):
         block = block_at(s.program, anchor).stmt
         registers, ahead = Registers.of(block, target), target.machine.stream_ahead
         facts = TileFacts.of(block, roles, s.program)
-        if target.machine.panels_ahead and isinstance(roles, Contraction):
-            facts = replace(facts, next_panel=bool(facts.panel_width) and has_next_panel(block, roles))
+        if isinstance(roles, Contraction):
+            is_next = bool(target.machine.panels_ahead and facts.panel_width) and has_next_panel(block, roles)
+            steps = 0 if is_next else most_steps(block, roles.rows, target.machine.unrolled_steps)
+            facts = replace(facts, next_panel=is_next, steps=steps)
         pack = (0, 1) if facts.is_row_major else (0,)
         unroll = Unroll.EVERYTHING if may_unroll else Unroll.INNERMOST
-        is_short = may_unroll or 1 < facts.innermost <= target.machine.unrolled_taps
+        is_short = may_unroll or facts.steps > 1 or 1 < facts.innermost <= target.machine.unrolled_taps
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if is_short else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
         knobs = (*knobs, Knob("pack", pack), prefetch)
@@ -194,7 +197,10 @@ class Tiles(Nest):
             reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
         loops = {Unroll.NOTHING: 0, Unroll.EVERYTHING: len(reduction), Unroll.INNERMOST: 1}
         written_out = loops[Unroll(values["unroll"])]
-        plan = Plan(tile, outer, reduction, written_out=written_out, instruction=self.instruction)
+        parts: dict[int, int] = {}
+        if written_out and self.facts.steps:
+            reduction, parts, written_out = with_written_steps(block, reduction, self.facts.steps)
+        plan = Plan(tile, outer, reduction, {}, parts, written_out, self.instruction)
         self.go(s, plan, values["pack"], values["prefetch"])
 
     def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:

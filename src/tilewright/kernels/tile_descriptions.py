@@ -8,12 +8,13 @@ are read by processes that never saw it::
 
     spatial 32 x 32, reduced 384 x 2:  c[x0, x1] = sum(a[x0, x2 * 2 + x3] * b[x2, x1, x3])
 
-``_ahead`` at the end: it also asks for what lies behind ``b``, which the next one of its kind reads.
+``_open`` at the end: these are the most rows, and a call says how many there are. ``_ahead``: it also asks for what
+lies behind ``b``, which the next one of its kind reads.
 """
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from tilewright.base.dtypes import DType
@@ -63,12 +64,14 @@ class TileProduct:
     right: tuple[Terms, ...]
     asks_ahead: bool = False
     """Whether memory behind ``b`` is asked for: as much as a block of columns reads, for the next block."""
+    is_open: bool = False
+    """Whether the rows are the most that there may be, and how many there are is known at run time only."""
 
     @property
     def name(self) -> str:
         """The name of the intrinsic."""
         sizes = (_listed("s", self.spatial), _listed("r", self.reduced))
-        ending = ("ahead",) if self.asks_ahead else ()
+        ending = (*(("open",) if self.is_open else ()), *(("ahead",) if self.asks_ahead else ()))
         return "_".join((self.unit.name, *sizes, _indices("a", self.left), _indices("b", self.right), *ending))
 
     @property
@@ -131,7 +134,14 @@ class TileProduct:
             and self.spatial[last] % unit.columns == 0
             and self.column_tiles > 0
             and not (self.asks_ahead and self.panel_tiles != self.column_tiles)
+            and (not self.is_open or self._may_be_open)
         )
+
+    @property
+    def _may_be_open(self) -> bool:
+        """Whether the most rows are whole blocks, and rows of ``a`` are those of one of its dimensions."""
+        own = [terms for terms in self.left if any(axis == self.rows for axis, _ in terms)]
+        return own == [((self.rows, 1),)] and self.spatial[self.rows] % self.most_rows == 0
 
     @property
     def panel_tiles(self) -> int:
@@ -149,28 +159,38 @@ class TileProduct:
         rows, every = -(-self.spatial[self.rows] // self.unit.rows), self._all_tiles
         whole = 1 if self.panels is None else self.panel_tiles
         fitting = [n for n in range(every, 0, -whole) if every % n == 0 and self.unit.fits(1, n)]
-        return min(fitting, key=lambda n: 1 / min(rows, self._most_rows(n)) + 1 / n, default=0)
+        return min(fitting, key=lambda n: 1 / min(rows, self._most_tiles(n)) + 1 / n, default=0)
 
     @property
     def column_blocks(self) -> int:
         """How many blocks of so many tiles come one after the other."""
         return self._all_tiles // self.column_tiles
 
-    def _most_rows(self, columns: int) -> int:
+    def _most_tiles(self, columns: int) -> int:
         """The tiles one above the other that fit beside so many."""
         return max(tiles for tiles in range(1, self.unit.rows) if self.unit.fits(tiles, columns))
+
+    @property
+    def most_rows(self) -> int:
+        """The rows of a block, whose sums are in registers at the same time, at most."""
+        return self.unit.rows * self._most_tiles(self.column_tiles)
 
     @property
     def row_blocks(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """How many blocks of rows come one after the other, and the heights of the tiles of each, whose sums are in
         registers at the same time: as few as possible, and equal ones, or a last one that is lower."""
-        rows, most = self.spatial[self.rows], self.unit.rows * self._most_rows(self.column_tiles)
+        rows, most = self.spatial[self.rows], self.most_rows
         count = -(-rows // most)
         if rows % count == 0:
-            return ((count, self._tiles(rows // count)),)
-        return ((rows // most, self._tiles(most)), (1, self._tiles(rows % most)))
+            return ((count, self.tiles_of(rows // count)),)
+        return ((rows // most, self.tiles_of(most)), (1, self.tiles_of(rows % most)))
 
-    def _tiles(self, rows: int) -> tuple[int, ...]:
+    def of_rows(self, rows: int) -> "TileProduct":
+        """What a call with so many rows computes, if how many is known at run time only."""
+        spatial = tuple(rows if axis == self.rows else extent for axis, extent in enumerate(self.spatial))
+        return replace(self, spatial=spatial, is_open=False)
+
+    def tiles_of(self, rows: int) -> tuple[int, ...]:
         """The heights of tiles one above the other."""
         most = self.unit.rows
         return (*(most for _ in range((rows - 1) // most)), (rows - 1) % most + 1)
@@ -189,7 +209,7 @@ def steps_at_once(steps: int, unit: TileUnit) -> int:
 # Names ---------------------------------------------------------------------------------------------------------------
 
 _NAME = re.compile(
-    r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz]+(_[0-9mpz]+)*)(?P<ahead>_ahead)?"
+    r"(?P<unit>[a-z0-9]+)_s(?P<s>[0-9_]+)_r(?P<r>[0-9_]+)_a(?P<a>[0-9mpz_]+)_b(?P<b>[0-9mpz]+(_[0-9mpz]+)*)(?P<open>_open)?(?P<ahead>_ahead)?"
 )
 _NONE = "z"
 """An index that is 0."""
@@ -206,7 +226,7 @@ def named(name: str, units: Iterable[TileUnit]) -> TileProduct | None:
         left, right = (tuple(map(_terms, found[operand].split("_"))) for operand in "ab")
     except ValueError:
         return None
-    product = TileProduct(unit, spatial, reduced, left, right, found["ahead"] is not None)
+    product = TileProduct(unit, spatial, reduced, left, right, found["ahead"] is not None, found["open"] is not None)
     return product if product.is_valid else None
 
 

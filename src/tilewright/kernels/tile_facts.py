@@ -1,6 +1,6 @@
 """What a reduction's program says about the time of its register tiles: extents, bytes, reuse, padding."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from operator import mul
@@ -17,8 +17,8 @@ from tilewright.loops.ir import Block, Buffer, Store
 from tilewright.loops.program import Program
 from tilewright.schedule.tree import consumers
 from tilewright.space.population import BoolArray
-from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var, const
+from tilewright.symbolic.domain import IterKind, IterVar
+from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Read, Select, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, reads_in, substitute, walk
 
@@ -68,8 +68,13 @@ class TileFacts:
     """Whether tiles of rows may ask for parts of the next panel."""
     innermost: int = 0
     """Extent of the innermost loop of the reduction, if rows of a window that overlap slide along it; else 0."""
+    steps: int = 0
+    """The iterations of the innermost loop of a contraction's reduction that may be written out; 0 if none may, as of
+    one that asks for a line of the next panel in each step."""
     row_length: int = 0
     """Elements between the terms of a sum in a panel that is a parameter: tiles of fewer read pieces that lie apart."""
+    streamed_again: int = 0
+    """Bytes of the panel if it is a parameter that is read once for each of an open number of places; else 0."""
 
     def shares_panels(self, lanes: NDArray[np.int64], rows: NDArray[np.int64]) -> BoolArray:
         """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a
@@ -89,18 +94,19 @@ class TileFacts:
         own = (roles.vector, roles.rows, roles.panels)
         others = [p for p, a in enumerate(block.axes) if p not in own and a.kind is IterKind.SPATIAL]
         along = roles.panel_axes if isinstance(roles, Contraction) else frozenset[int]()
+        places = [block.axes[p] for p in others if p not in along]
         return TileFacts(
             extent(roles.vector),
             extent(roles.rows),
             extent(roles.panels),
             extents.points(block.axes[p] for p in others if p in along),
-            extents.points(block.axes[p] for p in others if p not in along),
+            extents.points(places),
             extents.points(axis for axis in block.axes if axis.kind is IterKind.REDUCE),
             block.writes[0].buffer.dtype.itemsize,
             _overlap(block, roles, extents),
             not isinstance(roles, Contraction),
             max(1, len({read.source.name for read in _operands(block)})),
-            _streamed(roles, program) if all(extents(block.axes[p]) == 1 for p in others if p not in along) else 0,
+            _streamed(roles, program) if extents.points(places) == 1 else 0,
             _panel_width(block, roles),
             may_pack(program, roles),
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
@@ -109,6 +115,7 @@ class TileFacts:
             _slidings(program, block, roles),
             innermost=0 if isinstance(roles, Contraction) else _innermost(block, roles, extents),
             row_length=row_length(program, block, roles),
+            streamed_again=_streamed(roles, program) if _are_open(places) else 0,
         )
 
     def remaining(self, sizes: Mapping[str, int]) -> float:
@@ -129,6 +136,12 @@ def _slidings(program: Program, block: Block, roles: Roles) -> tuple[tuple[str, 
 def knobs_of(roles: Roles) -> dict[int | None, str]:
     """The knobs for the extents of a tile, by the axes."""
     return {roles.vector: "lanes", roles.rows: "rows", roles.panels: "panels"}
+
+
+def _are_open(axes: Iterable[IterVar]) -> bool:
+    """Whether their points are several, and how many is known at run time only."""
+    extents = [axis.extent for axis in axes if axis.extent != ONE]
+    return bool(extents) and not any(isinstance(extent, Const) for extent in extents)
 
 
 def _streamed(roles: Roles, program: Program) -> int:

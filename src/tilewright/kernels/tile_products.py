@@ -48,10 +48,10 @@ def known_tile_product(name: str) -> TensorIntrinsic | None:
 
 @lru_cache(256)
 def declared_tiles(product: TileProduct) -> TensorIntrinsic:
-    """The intrinsic for ``product``."""
+    """The intrinsic for ``product``; if its rows are open, their number is an extent of run time."""
     unit, split = product.unit, len(product.spatial)
-    a = te.placeholder(product.shape_of(product.left), unit.left, "a")
-    b = te.placeholder(product.shape_of(product.right), unit.right, "b")
+    a = te.placeholder(_shape(product, product.left), unit.left, "a")
+    b = te.placeholder(_shape(product, product.right), unit.right, "b")
     reduced = [te.reduce_axis((0, extent), name=f"x{split + place}") for place, extent in enumerate(product.reduced)]
 
     def body(*spatial: Expr) -> Reduction:
@@ -62,6 +62,21 @@ def declared_tiles(product: TileProduct) -> TensorIntrinsic:
 
         return te.sum(cast(a[at(product.left)], unit.wide) * cast(b[at(product.right)], unit.wide), axis=tuple(reduced))
 
-    c, name = te.compute(product.spatial, body, name="c"), product.name
-    made = decl_tensor_intrin(c, name, implementations={name: unit.code(product)}, features=(unit.feature,))
+    each = tuple(((axis, 1),) for axis in range(split))
+    c, name = te.compute(_shape(product, each), body, name="c"), product.name
+    most = {_ROWS: product.spatial[product.rows]} if product.is_open else {}
+    made = decl_tensor_intrin(
+        c, name, implementations={name: unit.code(product)}, features=(unit.feature,), bounds=most
+    )
     return replace(made, dense=frozenset({b.name}))
+
+
+_ROWS = "rows"
+
+
+def _shape(product: TileProduct, indices: Sequence[Terms]) -> tuple[int | Expr, ...]:
+    """The shape of an operand with these ``indices``; a number of rows that is open has a dimension of its own."""
+    own, sizes = ((product.rows, 1),), product.shape_of(indices)
+    return tuple(
+        te.var(_ROWS) if product.is_open and terms == own else size for terms, size in zip(indices, sizes, strict=True)
+    )

@@ -45,7 +45,7 @@ class Unroll(Enum):
     NOTHING = 0
     EVERYTHING = 1
     INNERMOST = 2
-    """The innermost loop, along which the rows of a tile read the same elements."""
+    """The innermost loop, along which the rows of a tile read the same elements; steps of it in a contraction."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,9 @@ Eight tile registers have up to 16 rows of 64 bytes. A function configures them,
 the whole reduction, stores these, and releases the registers: no state of the unit outlives it, so that nothing else
 (signals, other libraries) is concerned, and the system has nothing of it to save.
 
+Where the number of rows is known at run time only, whole blocks of them come first, and then the tiles that hold what
+is left, in a configuration for the height of the last one: there is a table of these.
+
 ``tdpbf16ps`` adds the products of even and of odd places up apart, each in f32 with one rounding to nearest even, and
 takes denormal numbers for 0; products of bytes are exact, modulo 2**32.
 """
@@ -74,20 +77,70 @@ class _Code:
             name: [*(self._value(f"mul i64 %{name}.{d}, {sizes[name]}") for d in range(rank - 1)), str(sizes[name])]
             for name, rank in ranks.items()
         }
-        self._asked, self._part = 0, "0"
-        constants, before, start = list[str](), "entry", 0
-        for number, (count, heights) in enumerate(product.row_blocks):
-            self._heights, self._label = heights, f"rows{number}"
-            self._asked = -(-self._lines_of_step // count) if product.asks_ahead and not number else 0
-            constants.append(f'@{product.name}.{number} = internal constant [64 x i8] c"{self._shapes}", align 64')
-            self._effect(f"@llvm.x86.ldtilecfg(ptr @{product.name}.{number})")
-            before = self._columns(before, count, start)
-            start += count * sum(heights)
+        self._asked, self._part, self._is_last, self._constants = 0, "0", False, list[str]()
+        if product.is_open:
+            self._open_rows()
+        else:
+            self._all_rows()
         self._effect("@llvm.x86.tilerelease()")
         self._lines.append("  ret void")
-        self.body, self.constants = "\n".join(self._lines), "\n".join(constants)
+        self.body, self.constants = "\n".join(self._lines), "\n".join(self._constants)
 
-    def _columns(self, before: str, count: int, start: int) -> str:
+    def _all_rows(self) -> None:
+        """All blocks of rows, those of a kind after the other."""
+        product, before, start = self._product, "entry", 0
+        for number, (count, heights) in enumerate(product.row_blocks):
+            self._heights, self._label = heights, f"rows{number}"
+            self._asked = self._share_of(count) if not number else 0
+            shapes = f"@{product.name}.{number}"
+            self._constants.append(f'{shapes} = internal constant [64 x i8] c"{self._shapes}", align 64')
+            self._effect(f"@llvm.x86.ldtilecfg(ptr {shapes})")
+            before = self._columns(before, count, str(start))
+            start += count * sum(heights)
+
+    def _open_rows(self) -> None:
+        """As many whole blocks as there are, then the tiles of the rows that are left."""
+        product, tile, most = self._product, self._product.unit.rows, self._product.most_rows
+        self.parameters += ", i64 %rows"
+        blocks, left = (self._value(f"{operation} i64 %rows, {most}") for operation in ("udiv", "urem"))
+        start = self._value(f"sub i64 %rows, {left}")
+        self._heights, self._label = product.tiles_of(most), "rows0"
+        self._asked = self._share_of(product.spatial[product.rows] // most)
+        shapes = f"@{product.name}.0"
+        self._constants.append(f'{shapes} = internal constant [64 x i8] c"{self._shapes}", align 64')
+        before = self._where(f"icmp ne i64 {blocks}, 0", "entry", shapes, blocks, "0")
+        self._asked, self._part, self._is_last = 0, "0", True
+        for number in range(1, most // tile + 1):
+            self._label = f"rows{number}"
+            shapes = f"@{product.name}.{number}"
+            self._constants.append(self._table(shapes, number - 1))
+            lower = self._value(f"sub i64 {left}, {(number - 1) * tile + 1}")  # huge if fewer rows are left
+            own = self._value(f"getelementptr [64 x i8], ptr {shapes}, i64 {lower}")
+            before = self._where(f"icmp ult i64 {lower}, {tile}", before, own, 1, start)
+
+    def _table(self, name: str, whole: int) -> str:
+        """Configurations for ``whole`` tiles and one below them, by its height; keeps the last of lower ones."""
+        unit, texts = self._product.unit, list[str]()
+        for height in range(unit.rows, 0, -1):
+            self._heights = (*[unit.rows] * whole, height)
+            texts.append(f'[64 x i8] c"{self._shapes}"')
+        return f"{name} = internal constant [{unit.rows} x [64 x i8]] [{', '.join(reversed(texts))}], align 64"
+
+    def _where(self, condition: str, before: str, shapes: str, count: int | str, start: str) -> str:
+        """So many blocks of rows, configured by ``shapes``, where the condition holds; returns the label behind."""
+        here = f"{self._label}.are"
+        self._lines.append(f"  br i1 {self._value(condition)}, label %{here}, label %{here}.done")
+        self._lines.append(f"{here}:")
+        self._effect(f"@llvm.x86.ldtilecfg(ptr {shapes})")
+        self._columns(here, count, start)
+        self._lines += [f"  br label %{here}.done", f"{here}.done:"]
+        return f"{here}.done"
+
+    def _share_of(self, count: int) -> int:
+        """The lines that each of ``count`` blocks of rows asks for in a step."""
+        return -(-self._lines_of_step // count) if self._product.asks_ahead else 0
+
+    def _columns(self, before: str, count: int | str, start: str) -> str:
         """The loop over blocks of columns, each of ``count`` blocks of rows from row ``start`` on; returns the label
         where it ends."""
         product = self._product
@@ -103,13 +156,13 @@ class _Code:
 
         return self._loop(f"{self._label}.columns", before, (product.column_blocks, 1), moving, block)
 
-    def _rows(self, before: str, count: int, a: str, b: str, c: str) -> str:
+    def _rows(self, before: str, count: int | str, a: str, b: str, c: str) -> str:
         """The loop over blocks of rows."""
         rows = sum(self._heights)
         by_a, by_c = (self._value(f"mul i64 {stride}, {rows}") for stride in (self._row_of_a, self._row_of_c))
 
         def block(here: str, places: Sequence[str]) -> str:
-            self._part = f"%{here}.i" if count > 1 else "0"
+            self._part = f"%{here}.i" if count != 1 else "0"
             return self._block(here, places[0], b, places[1])
 
         return self._loop(self._label, before, (count, 1), [(a, by_a), (c, by_c)], block)
@@ -140,6 +193,11 @@ class _Code:
         return row * self._count + column
 
     @property
+    def _has_lower(self) -> bool:
+        """Whether the last tile of rows may be lower than others, and has a register of its own."""
+        return self._is_last or self._heights[-1] != self._heights[0]
+
+    @property
     def _rows_pass(self) -> bool:
         """Whether the tiles of ``a`` pass through registers, while those of ``b`` stay during a step."""
         return len(self._heights) >= self._count
@@ -152,7 +210,7 @@ class _Code:
         if (row is not None) is not self._rows_pass:
             return first + place
         passing = range(first + min(len(self._heights), self._count), _REGISTERS)
-        if row is None or self._heights[-1] == self._heights[0]:
+        if row is None or not self._has_lower:
             return passing[place % len(passing)]
         is_lower = row == len(self._heights) - 1
         return passing[-1] if is_lower else passing[place % (len(passing) - 1)]
@@ -199,14 +257,14 @@ class _Code:
         self,
         here: str,
         before: str,
-        steps: tuple[int, int],
+        steps: tuple[int | str, int],
         moving: Sequence[tuple[str, str]],
         body: Callable[[str, Sequence[str]], str],
     ) -> str:
         """A loop over an extent, in ``steps`` of a size, which is ``moving`` pointers by so many bytes; returns the
-        label where it ends, as ``body`` does. A single step is no loop."""
+        label where it ends, as ``body`` does. A single step is no loop. An extent of run time is at least a step."""
         extent, size = steps
-        if extent <= size:
+        if isinstance(extent, int) and extent <= size:
             return body(before, [start for start, _ in moving])
         i, places = f"%{here}", [f"%{here}.p{number}" for number in range(len(moving))]
         self._lines += [f"  br label {i}", f"{here}:"]

@@ -1,12 +1,12 @@
 """A whole loop program (signature and body), and the intrinsics that it may call."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.loops.ir import Annotations, Buffer, Stmt
+from tilewright.loops.ir import Annotations, Buffer, Region, Stmt
 from tilewright.loops.printer import format_program
 from tilewright.symbolic.bounds import Bounds
-from tilewright.symbolic.expr import Extent
+from tilewright.symbolic.expr import Expr, Extent, Var
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,8 @@ class Intrinsic:
     - in registers: a vector (of one element: a scalar) for each parameter, row-major, results last, and those only if
       their old elements are read; it returns the result. It is straight-line code without memory access, and is
       inlined.
-    - in memory: for each parameter a pointer, and the strides, in elements, of all dimensions but the last.
+    - in memory: for each parameter a pointer, and the strides, in elements, of all dimensions but the last; then the
+      description's run-time extents, which are dimensions of its parameters.
 
     ``features``: required processor features, by LLVM's names.
     """
@@ -135,3 +136,11 @@ class Intrinsic:
     description: Program
     implementation: str = ""
     features: tuple[str, ...] = ()
+
+    def extents(self, regions: Sequence[Region]) -> dict[Var, Expr]:
+        """The run-time extents of the description in a call on these regions."""
+        found: dict[Var, Expr] = {}
+        for param, region in zip(self.description.params, regions, strict=True):
+            sizes = [extent for _, extent in region.ranges[len(region.ranges) - len(param.shape) :]]
+            found.update((own, size) for own, size in zip(param.shape, sizes, strict=True) if isinstance(own, Extent))
+        return found

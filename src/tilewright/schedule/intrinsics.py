@@ -85,19 +85,21 @@ def decl_tensor_intrin(
     update: str | None = None,
     implementations: Mapping[str, str] | None = None,
     features: Sequence[str] = (),
+    bounds: Mapping[str, int] | None = None,
 ) -> TensorIntrinsic:
     """Declare the intrinsic that computes ``output`` from its placeholders.
 
     ``name``: the form that computes the whole; a reduction that is also split outside of the intrinsic needs ``reset``
     and ``update`` too. ``implementations``: LLVM IR text by the name of the form (see ``Intrinsic``); without one, code
-    is generated from the description. ``features``: required processor features (``avx512vnni``). Raises ``BadProgram``
-    unless ``output`` is one compute of constant shape over placeholders.
+    is generated from the description. ``features``: required processor features (``avx512vnni``). ``bounds``: the
+    largest values of dimensions that are known at run time only, by name. Raises ``BadProgram`` unless ``output`` is
+    one compute over placeholders, of a shape that is constant but for these.
     """
     called = [one for one in (name, reset, update) if one is not None]
     for one in called:
         if not (one.isidentifier() and one.isascii()) or called.count(one) > 1:
             raise BadProgram(f"{shown(one)} can't name a form; use letters, digits and underscores, and each name once")
-    description = lower([output], name)
+    description = lower([output], name, dims=bounds)
     block = _single_block(description)
     if block.init is None and (reset or update):
         raise BadProgram(f"{name} is no reduction, so it has no reset and no update")
@@ -124,7 +126,8 @@ def decl_tensor_intrin(
 def _single_block(description: Program) -> Block:
     blocks = all_blocks(description.body)
     extents = [stmt.extent for stmt in walk(description.body) if isinstance(stmt, Loop)]
-    if len(blocks) != 1 or description.dims or not all(isinstance(extent, Const) for extent in extents):
+    bounded = {dim.var for dim in description.dims if dim.bound is not None}
+    if len(blocks) != 1 or not all(isinstance(extent, Const) or extent in bounded for extent in extents):
         raise BadProgram(f"the intrinsic {description.name} must be one te.compute of constant shape over placeholders")
     return blocks[0]
 

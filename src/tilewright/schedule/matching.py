@@ -4,7 +4,7 @@ The two bodies must have the same operations in the same order, and indices equa
 are compared without algebra: ``a * b`` does not match ``b * a``, and the message names both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.loops.ir import Buffer, Region, Seq, Stmt, Store, Stores
 from tilewright.loops.visit import children
@@ -12,6 +12,7 @@ from tilewright.schedule.tree import Refusal, depends_on, refuse
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, Binary, Cast, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.simplify import equivalent, simplify
+from tilewright.symbolic.traversal import substitute
 
 
 class Matcher:
@@ -23,12 +24,16 @@ class Matcher:
         self._bounds = bounds
         self._found: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
 
-    def region(self, param: Buffer) -> Region:
-        """The region that a parameter of the description denotes; leading dimensions that it lacks are points."""
+    def region(self, param: Buffer, sizes: Mapping[Var, Expr]) -> Region:
+        """The region that a parameter of the description denotes; leading dimensions that it lacks are points.
+
+        ``sizes``: the run-time extents of the description.
+        """
         if param not in self._found:
             raise refuse(f"{self._intrinsic} has the parameter {param.name}, which its description does not use")
         buffer, starts = self._found[param]
-        extents = [*[ONE] * (len(starts) - len(param.shape)), *param.shape]
+        shape = [substitute(extent, sizes) for extent in param.shape]
+        extents = [*[ONE] * (len(starts) - len(shape)), *shape]
         return Region(buffer, tuple(zip(starts, extents, strict=True)))
 
     def statement(self, stmt: Stmt, pattern: Stmt) -> None:

@@ -8,7 +8,7 @@ The block keeps its name; each of its axes now counts tiles. With ``vi = yo * 8 
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.loops import visit
@@ -31,9 +31,9 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, ZERO, Expr, Var, const, equal
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Extent, Var, const, equal, minimum
 from tilewright.symbolic.simplify import equivalent, prove, simplify
-from tilewright.symbolic.traversal import substitute
+from tilewright.symbolic.traversal import all_of, conjuncts, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,19 @@ class _Axis:
     axis: IterVar
     start: Expr
     size: int
+    is_cut: bool = False
+    """Whether the last tile may be lower."""
 
     @property
     def outer(self) -> IterVar:
         """The axis that counts tiles."""
-        return IterVar(self.axis.var, self.axis.extent // self.size, self.axis.kind)
+        more = self.size - 1 if self.is_cut else 0
+        return IterVar(self.axis.var, (self.axis.extent + more) // self.size, self.axis.kind)
+
+    @property
+    def points(self) -> Expr:
+        """Those of the tile that the axis counts."""
+        return minimum(self.size, self.axis.extent - self.axis.var * self.size) if self.is_cut else const(self.size)
 
     @property
     def tile(self) -> Expr:
@@ -61,15 +69,16 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tu
     A reduction that continues outside of ``loop`` uses the forms ``reset`` and ``update``. Refuses unless the loops are
     a perfect nest around one block whose predicate they do not change (so their splits must be exact), and which
     matches, in tiles of the intrinsic's size, the description operand by operand. What the block does only where a
-    condition holds, which is the same for all of a tile, is a call where it holds.
+    condition holds, which is the same for all of a tile, is a call where it holds. For an axis that the intrinsic takes
+    with an extent of run time, the last tile may be lower: the call is on what is left.
     """
     place = loop_at(program, loop)
-    guarded, axes = _tiles(program, place)
+    guarded, axes = _tiles(program, place, intrinsic)
     block = _unguarded(guarded, axes)
     pattern = _pattern(block, intrinsic)
-    matched = _matched(axes, pattern, intrinsic.name)
-    matcher = _match(program, block, axes, matched, pattern, intrinsic.name)
-    new, used = _calling(block, axes, matcher, pattern, intrinsic)
+    matched = _matched(axes, pattern, intrinsic)
+    matcher = _match(program, block, axes, matched, pattern, intrinsic)
+    new, used = _calling(block, axes, matcher, pattern, intrinsic, _sizes(axes, matched))
     new = dataclasses.replace(
         new, body=_again(guarded.body, new.body), init=_again(guarded.init, new.init) if new.init is not None else None
     )
@@ -85,31 +94,50 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tu
 # The nest, as tiles --------------------------------------------------------------------------------------------------
 
 
-def _tiles(program: Program, place: Location[Loop]) -> tuple[Block, tuple[_Axis, ...]]:
-    """The block inside, and its axes in tiles of the loops from ``place`` inward."""
+def _tiles(program: Program, place: Location[Loop], intrinsic: TensorIntrinsic) -> tuple[Block, tuple[_Axis, ...]]:
+    """The block inside, and its axes in tiles of the loops from ``place`` inward; without what is said of the end of an
+    axis that the intrinsic takes with any extent."""
     inner = perfect_nest(place.stmt)
     block = inner[-1].body
     if not isinstance(block, Block):
         raise refuse("there must be one block inside, and nothing else", LoopRef(inner[-1].var.name))
     ref = BlockRef(block.name)
-    if depends_on(block.predicate, (loop.var for loop in inner)):
-        raise refuse(f"the block has the predicate `{block.predicate}`; split by factors that divide the extents", ref)
     bounds = bounds_below(program, (*place.ancestors, *inner))
     variables = [loop.var for loop in inner]
-    axes = tuple(_tile(axis, b, variables, bounds, ref) for axis, b in zip(block.axes, block.bindings, strict=True))
+    cut = _cut_axis(block, variables) if intrinsic.description.dims else None
+    if cut is not None:
+        block = dataclasses.replace(block, predicate=_without_end(block, cut))
+    if depends_on(block.predicate, variables):
+        raise refuse(f"the block has the predicate `{block.predicate}`; split by factors that divide the extents", ref)
+    pairs = zip(block.axes, block.bindings, strict=True)
+    axes = tuple(_tile(axis, b, variables, bounds, ref, axis is cut) for axis, b in pairs)
     _require_exact(inner, axes, block, bounds)
     return block, axes
 
 
-def _tile(axis: IterVar, binding: Expr, inner: Sequence[Var], bounds: Bounds, ref: BlockRef) -> _Axis:
+def _cut_axis(block: Block, inner: Sequence[Var]) -> IterVar | None:
+    """The axis of ``block`` whose end is all that its predicate says of the loops ``inner``."""
+    pairs = zip(block.axes, block.bindings, strict=True)
+    ends = (axis for axis, binding in pairs if depends_on(binding, inner) and axis.kind is IterKind.SPATIAL)
+    return next((axis for axis in ends if not depends_on(_without_end(block, axis), inner)), None)
+
+
+def _without_end(block: Block, axis: IterVar) -> Expr:
+    """The predicate of ``block`` without its limit of ``axis`` to the extent of that."""
+    end = block.bindings[block.axes.index(axis)] < axis.extent
+    return all_of(*(part for part in conjuncts(block.predicate) if part != end))
+
+
+def _tile(axis: IterVar, binding: Expr, inner: Sequence[Var], bounds: Bounds, ref: BlockRef, is_cut: bool) -> _Axis:
     start = simplify(substitute(binding, dict.fromkeys(inner, ZERO)), bounds)
     within = interval(simplify(binding - start, bounds), bounds)
     if within.lo != 0 or within.hi is None:
         raise refuse(f"axis `{axis.name}` = {binding} does not run over a tile of constant size", ref)
     size = within.hi + 1
-    if not (prove(equal(axis.extent % size, 0), bounds) and prove(equal(start % size, 0), bounds)):
+    is_divided = is_cut or prove(equal(axis.extent % size, 0), bounds)
+    if not (is_divided and prove(equal(start % size, 0), bounds)):
         raise refuse(f"axis `{axis.name}` = {binding} of extent {axis.extent} is not made of tiles of {size}", ref)
-    return _Axis(axis, start, size)
+    return _Axis(axis, start, size, is_cut)
 
 
 def _require_exact(inner: Sequence[Loop], axes: Sequence[_Axis], block: Block, bounds: Bounds) -> None:
@@ -172,46 +200,67 @@ def _pattern(block: Block, intrinsic: TensorIntrinsic) -> Block:
     return dataclasses.replace(pattern, axes=spatial, init=None, body=pattern.init)
 
 
-def _matched(axes: Sequence[_Axis], pattern: Block, name: str) -> dict[Var, IterVar]:
+def _matched(axes: Sequence[_Axis], pattern: Block, intrinsic: TensorIntrinsic) -> dict[Var, IterVar]:
     """The intrinsic's axis for each axis of the block: from the right, for each kind; the others are single points."""
     matched: dict[Var, IterVar] = {}
     for kind in IterKind:
         own = [axis for axis in axes if axis.axis.kind is kind]
         theirs = [axis for axis in pattern.axes if axis.kind is kind]
-        pairs = _paired(own, theirs)
+        pairs = _paired(own, theirs, _most(intrinsic))
         if pairs is None:
             mine = " x ".join(f"{axis.size} ({axis.axis.name})" for axis in own) or "none"
             wanted = " x ".join(f"{axis.extent} ({axis.name})" for axis in theirs) or "none"
-            raise refuse(f"the {kind.value} tile is {mine}, but {name} takes {wanted}")
+            raise refuse(f"the {kind.value} tile is {mine}, but {intrinsic.name} takes {wanted}")
         matched.update(pairs)
     return matched
 
 
-def _paired(own: Sequence[_Axis], theirs: Sequence[IterVar]) -> dict[Var, IterVar] | None:
+def _most(intrinsic: TensorIntrinsic) -> dict[Var, Expr]:
+    """The largest values of run-time extents."""
+    return {dim.var: const(dim.bound) for dim in intrinsic.description.dims if dim.bound is not None}
+
+
+def _paired(own: Sequence[_Axis], theirs: Sequence[IterVar], most: Mapping[Var, Expr]) -> dict[Var, IterVar] | None:
     """Pairs of axes of equal sizes, from the right; axes of single points that do not fit are left out."""
     left, pairs = list(theirs), dict[Var, IterVar]()
     for axis in reversed(own):
-        if left and const(axis.size) == left[-1].extent:
+        if left and const(axis.size) == substitute(left[-1].extent, most) and not _is_too_low(axis, left[-1]):
             pairs[axis.axis.var] = left.pop()
         elif axis.size != 1:
             return None
     return None if left else pairs
 
 
+def _is_too_low(axis: _Axis, other: IterVar) -> bool:
+    """Whether the last tile of ``axis`` may be lower, while ``other`` is of one extent."""
+    return axis.is_cut and isinstance(other.extent, Const)
+
+
+def _sizes(axes: Sequence[_Axis], matched: Mapping[Var, IterVar]) -> dict[Var, Expr]:
+    """The intrinsic's run-time extents in a call, over the axes that count tiles."""
+    pairs = ((axis, matched.get(axis.axis.var)) for axis in axes)
+    return {o.extent: axis.points for axis, o in pairs if o is not None and isinstance(o.extent, Extent)}
+
+
 def _match(
-    program: Program, block: Block, axes: Sequence[_Axis], matched: dict[Var, IterVar], pattern: Block, name: str
+    program: Program,
+    block: Block,
+    axes: Sequence[_Axis],
+    matched: dict[Var, IterVar],
+    pattern: Block,
+    intrinsic: TensorIntrinsic,
 ) -> Matcher:
     """The two bodies, compared over the axes that count tiles and the intrinsic's axes."""
-    inner = {axis.var: Var(f"{name}.{axis.name}") for axis in pattern.axes}
+    inner = {axis.var: Var(f"{intrinsic.name}.{axis.name}") for axis in pattern.axes}
     extents = {axis.axis.var: axis.outer.extent for axis in axes}
-    extents.update((inner[axis.var], axis.extent) for axis in pattern.axes)
+    extents.update((inner[axis.var], substitute(axis.extent, _most(intrinsic))) for axis in pattern.axes)
     bounds = program.bounds.extended(extents)
     values: dict[Var, Expr] = {}
     for axis in axes:
         other = matched.get(axis.axis.var)
         offset = ZERO if other is None else inner[other.var]
         values[axis.axis.var] = axis.axis.var * axis.size + offset
-    matcher = Matcher(name, tuple(inner.values()), bounds)
+    matcher = Matcher(intrinsic.name, tuple(inner.values()), bounds)
     for own, their in ((block.body, pattern.body), (block.init, pattern.init)):
         if own is not None and their is not None:
             matcher.statement(visit.substitute(own, values), visit.substitute(their, inner))
@@ -222,12 +271,17 @@ def _match(
 
 
 def _calling(
-    block: Block, axes: Sequence[_Axis], matcher: Matcher, pattern: Block, intrinsic: TensorIntrinsic
+    block: Block,
+    axes: Sequence[_Axis],
+    matcher: Matcher,
+    pattern: Block,
+    intrinsic: TensorIntrinsic,
+    sizes: Mapping[Var, Expr],
 ) -> tuple[Block, tuple[Intrinsic, ...]]:
     """The block over tiles that calls the right form of ``intrinsic``, and the forms that it uses."""
     is_reset = len(pattern.axes) < len(intrinsic.block.axes)
-    inputs = () if is_reset else tuple(matcher.region(p) for p in intrinsic.description.inputs)
-    outputs = tuple(matcher.region(p) for p in intrinsic.description.results)
+    inputs = () if is_reset else tuple(matcher.region(p, sizes) for p in intrinsic.description.inputs)
+    outputs = tuple(matcher.region(p, sizes) for p in intrinsic.description.results)
     for parameter, region in zip(intrinsic.description.params, (*inputs, *outputs), strict=not is_reset):
         if parameter.name in intrinsic.dense and region.ranges[-1][1] != region.buffer.shape[-1]:
             raise refuse(

@@ -40,6 +40,13 @@ class Machine:
     load_cycles: float = 0.05
     """Cost of a load even if its port is free: of two tiles that could both reach the peak, the one with fewer loads
     per multiply-add is closer to it."""
+    issue: float = 0.0
+    """Instructions per cycle that a tile may take, if loads and broadcasts are instructions of their own: of a core
+    that two threads share, half of what it starts. 0: more than any tile takes."""
+    counting: float = 4.0
+    """Instructions for each step of a reduction's loop that is not written out: index, addresses, jump."""
+    unrolled_steps: int = 0
+    """Maximum number of steps of a contraction's reduction that are written out, a power of two; 0: none are."""
 
     tile_start: float = 10.0
     """Cycles to begin and end the loop over a reduction."""
@@ -199,6 +206,9 @@ class Machine:
 # Two multiply-adds of 512 bits a cycle need all that a core can load. Of a last cache of hundreds of megabytes, two
 # cores of a virtual machine keep 44: reads of more come at the rate of memory (python -m benchmarks.superopt costs).
 _RAPIDS = {"product_slack": 1.2, "memory_bytes": 3.7, "step_bytes": 3.0, "third_share": 44 << 20, "panels_ahead": 1}
+# Registers of 256 bits: broadcasts are instructions of their own. Fitted to times of tiles of dense convolutions, alone
+# on the core and beside another thread on it (docs/appendix/kernels.md).
+_ZEN3 = {"issue": 3.5, "unrolled_steps": 8, "load_cycles": 0.1, "l2_registers": 3.0}
 # Known differences, by LLVM's name of the processor.
 _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
@@ -206,6 +216,7 @@ _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "broadwell": {"fma_latency": 5.0},  # uops.info
         "znver1": {"fma_latency": 5.0},  # uops.info
         "znver2": {"fma_latency": 5.0},  # uops.info
+        "znver3": _ZEN3,
         # python -m benchmarks.streams; the others by the times of networks (docs/appendix/networks.md).
         "znver4": {"look_ahead": 384, "product_slack": 1.02, "third_bytes": 28.0, "step_bytes": 18.0},
         "sapphirerapids": _RAPIDS,

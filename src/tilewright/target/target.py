@@ -188,6 +188,10 @@ class Target:
             raise UnsupportedTarget(f"{self.cpu} is below the level {level}: it lacks {', '.join(missing)}")
         return self._with_features(allowed)
 
+    def without(self, feature: str) -> "Target":
+        """This processor without ``feature``, and those that need it. Caches and cores stay."""
+        return self._with_features(without(self.arch, frozenset(self.features), feature))
+
     def _with_features(self, features: Iterable[str]) -> "Target":
         made = Target.of(self.arch, self.cpu, features)
         caches = {"l1_bytes": self.l1_bytes, "l2_bytes": self.l2_bytes, "l3_bytes": self.l3_bytes}

@@ -134,12 +134,24 @@ def _analytic(knob: Knob[Value], blocks: TileBlocks, chosen: Mapping[str, int]) 
         return tuple(chosen[part] for part in _PARTS)
     if knob.name in chosen:
         return chosen[knob.name]
+    if chosen["unroll"] and knob.name in (decided := _written_steps(blocks)):
+        return decided[knob.name] if decided[knob.name] in knob.values else knob.values[0]
     if knob.name == tile_blocks.OUTER:
         blocked = tuple(axis.position for axis in blocks.blocked)
         wanted = outer_order(blocked, blocks.nest.roles, Order(chosen["order"]))
         order = tuple(blocked.index(position) for position in wanted)
         return order if order in knob.values else knob.values[0]
     return knob.values[0]
+
+
+def _written_steps(blocks: TileBlocks) -> dict[str, int]:
+    """The decisions for steps of the last loop of the reduction that are written out, if they exist. Loops that are
+    split into steps of one iteration are inside of one that is not split."""
+    last, steps = blocks.over[-1], blocks.nest.facts.steps
+    if last.is_split:
+        return {last.steps: steps, tile_blocks.WRITTEN_OUT: 1}
+    inside = sum(axis.is_split for axis in blocks.reduced)
+    return {tile_blocks.WRITTEN_OUT: 1 + inside} if last.extent == steps else {}
 
 
 def _numbers(values: tuple[Value, ...]) -> IntArray:

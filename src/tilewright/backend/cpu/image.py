@@ -30,7 +30,7 @@ from tilewright.runtime.elsewhere import executable_for
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
-from tilewright.symbolic.expr import ZERO
+from tilewright.symbolic.expr import ZERO, Expr
 from tilewright.target.target import Architecture, Target
 
 _SUPPORT = Recent(4)
@@ -137,7 +137,8 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
     modules: dict[str, str] = {}
     known: dict[str, tuple[Program, FunctionInfo]] = {}
     sites: dict[str, tuple[Site, ...]] = {}
-    for program in (*kernels, *emission.singles.values()):
+    others = [(name, *other) for name, found in emission.variants.items() for other in found]
+    for program in (*kernels, *(other for _, other, _ in others)):
         _require_features(program, target)
         try:
             made = kernel_text(
@@ -157,10 +158,13 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
         regions.extend(made.regions)
         known[program.name] = (program, made.info)
     module = Module()
-    alike = ((name, one.name) for name, one in emission.singles.items() if sites[one.name] == sites[name])
-    singles = dict(alike)
+    variants: dict[str, list[tuple[str, Expr]]] = {}
+    for name, other, where in others:
+        needs_alike = known[other.name][1].more_workspace in (ZERO, known[name][1].more_workspace)
+        if sites[other.name] == sites[name] and needs_alike:
+            variants.setdefault(name, []).append((other.name, where))
     counts = {name: len(found) for name, found in sites.items()}
-    info = emit_main(main, emission.constants, known, module, counts, singles)
+    info = emit_main(main, emission.constants, known, module, counts, variants)
     named = (
         emission.place(call, site) if isinstance(site, Origin) else f"{name}: {site}"
         for call, name in enumerate(info.calls)

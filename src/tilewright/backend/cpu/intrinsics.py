@@ -35,7 +35,8 @@ def emit_intrinsic(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) 
 
 
 def _emit_in_memory(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call) -> None:
-    """For each parameter the address of its region, then its strides (in elements) except the last."""
+    """For each parameter the address of its region, then its strides (in elements) except the last; then run-time
+    extents."""
     operands: list[str] = []
     for parameter, region in zip(intrinsic.description.params, call.args, strict=True):
         operands.append(
@@ -44,6 +45,8 @@ def _emit_in_memory(emitter: StatementEmitter, intrinsic: Intrinsic, call: Call)
         operands.extend(
             f"i64 {emitter.scalars.value(stride).text}" for stride in _strides(region, len(parameter.shape))
         )
+    extents = intrinsic.extents(call.args)
+    operands.extend(f"i64 {emitter.scalars.value(extents[dim.var]).text}" for dim in intrinsic.description.dims)
     _define(emitter.state.module, intrinsic.implementation)
     emitter.text.effect(f"call void @{intrinsic.name}({', '.join(operands)})")
     emitter.text.forget(None)

@@ -7,7 +7,7 @@ its own workspace; its allocations have offsets planned by liveness (``plan``).
 import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from typing import TypeAlias
 
 from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.intrinsics import emit_intrinsic
@@ -17,7 +17,7 @@ from tilewright.backend.cpu.prepare import prepare
 from tilewright.backend.cpu.statements import Arena, CallEmitter, FunctionState, Module, StatementEmitter
 from tilewright.backend.cpu.stop_text import poll
 from tilewright.backend.cpu.text import FunctionText
-from tilewright.backend.cpu.values import Value, integer
+from tilewright.backend.cpu.values import Value
 from tilewright.base import dtypes
 from tilewright.base.errors import BadProgram, Unsupported
 from tilewright.loops.ir import NOTHING, Alloc, Buffer, Call, Callee, Loop, Region, Stmt
@@ -27,8 +27,10 @@ from tilewright.loops.visit import MOST_COPIES, allocations, buffers, copies, se
 from tilewright.runtime import abi
 from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.expr import ONE, ZERO, Expr, Extent, Var, const
-from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import substitute
+
+Variants: TypeAlias = Mapping[str, Sequence[tuple[str, Expr]]]
+"""By the names of kernels, those that may run instead, and conditions on the kernel's run-time extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,12 @@ def emit_main(
     kernels: Mapping[str, tuple[Program, FunctionInfo]],
     module: Module,
     sites: Mapping[str, int],
-    singles: Mapping[str, str],
+    variants: Variants,
 ) -> FunctionInfo:
     """Append ``tw_main``. The last ``constants`` of the read-only parameters are constants of the model.
 
     ``sites``: the number of sites of each kernel; those of the calls are numbered in the order of the calls.
-    ``singles``: the kernels that are called instead of others where all of these' run-time extents are 1.
+    ``variants``: the kernels that are called instead of others where conditions on these' run-time extents hold.
 
     Raises ``BadProgram`` if it calls a kernel missing in ``kernels``.
     """
@@ -85,7 +87,7 @@ def emit_main(
     offsets: dict[str, Expr] = {name: const(at) for name, at in plan.offsets.items()}
     offsets.update((name, starts[slot]) for name, slot in plan.slots.items())
     called: list[str] = []
-    calls = _kernel_calls(program, kernels, top, called, sites, singles)
+    calls = _kernel_calls(program, kernels, top, called, sites, variants)
     signature = f"define hidden i32 @{abi.MAIN}"
     parts = _parts(program)
     for name, part in parts.items():
@@ -209,7 +211,7 @@ def _kernel_calls(
     workspace: int,
     called: list[str],
     sites: Mapping[str, int],
-    singles: Mapping[str, str],
+    variants: Variants,
 ) -> CallEmitter:
     """Emits calls of kernels, each followed by a mark and a stop check; appends their names to ``called``."""
 
@@ -229,11 +231,8 @@ def _kernel_calls(
             at = emitter.text.pure(f"getelementptr inbounds i8, ptr %context, i64 {abi.CONTEXT_FIRST_SITE}", 0)
             emitter.text.effect(f"store i64 {first}, ptr {at}")
         rest = f"(ptr {buffers}, ptr {dims}, ptr {slice_}, ptr %context)"
-        single = singles.get(program.name)
-        if single is None:
-            emitter.text.effect(f"call void @{program.name}{rest}")
-        else:
-            _call_either(emitter, sizes, single, program.name, rest)
+        own = [(name, substitute(where, extents)) for name, where in variants.get(program.name, ())]
+        _call_first(emitter, [(n, emitter.scalars.value(where)) for n, where in own], program.name, rest)
         called.append(program.name)
         _mark(emitter.text, len(called))
         poll(emitter.text, "0")
@@ -256,16 +255,19 @@ def _start(emitter: StatementEmitter, region: Region) -> Value:
     return Value(emitter.text.emit(f"getelementptr inbounds i8, ptr {pointer.text}, i64 {offset.text}"), dtypes.index)
 
 
-def _call_either(emitter: StatementEmitter, sizes: Sequence[Value], single: str, other: str, arguments: str) -> None:
-    """Calls ``single`` where all ``sizes`` are 1, else ``other``."""
-    ops, text = emitter.scalars.ops, emitter.text
-    tests = [ops.binary(BinaryOp.EQ, size, integer(1)) for size in sizes]
-    condition = reduce(lambda a, b: ops.binary(BinaryOp.AND, a, b), tests)
-    sides: list[tuple[str, list[str]]] = []
-    for name in (single, other):
-        entry = text.open_branch()
-        text.effect(f"call void @{name}{arguments}")
-        sides.append((entry, text.close_branch()[1]))
+def _call_first(emitter: StatementEmitter, variants: Sequence[tuple[str, Value]], other: str, arguments: str) -> None:
+    """Calls the first of ``variants`` whose condition holds, else ``other``."""
+    text = emitter.text
+    if not variants:
+        text.effect(f"call void @{other}{arguments}")
+        return
+    (name, condition), *rest = variants
+    entry = text.open_branch()
+    text.effect(f"call void @{name}{arguments}")
+    sides = [(entry, text.close_branch()[1])]
+    entry = text.open_branch()
+    _call_first(emitter, rest, other, arguments)
+    sides.append((entry, text.close_branch()[1]))
     text.branch(condition, sides)
 
 

@@ -90,7 +90,9 @@ def register_code(intrinsic: Intrinsic) -> RegisterCode | None:
     function = read_function(intrinsic.implementation, intrinsic.name)
     parameters = _operands(intrinsic)
     if function.type.startswith("void "):
-        _require_type(intrinsic, function, f"void ({', '.join(map(_in_memory, intrinsic.description.params))})")
+        extents = ["i64"] * len(intrinsic.description.dims)
+        operands = ", ".join([*map(_in_memory, intrinsic.description.params), *extents])
+        _require_type(intrinsic, function, f"void ({operands})")
         return None
     results = intrinsic.description.results
     if len(results) != 1:

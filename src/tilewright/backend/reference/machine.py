@@ -57,9 +57,9 @@ from tilewright.loops.launch import BLOCKS, THREADS
 from tilewright.loops.memory import Memory, Sharing
 from tilewright.loops.printer import format_stmt
 from tilewright.loops.program import Program
-from tilewright.loops.visit import rename_allocs, replace_buffers, walk
+from tilewright.loops.visit import rename_allocs, replace_buffers, substitute, walk
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import TRUE, Expr, Source, Var
+from tilewright.symbolic.expr import TRUE, Expr, Extent, Source, Var
 
 _Action: TypeAlias = Callable[[Lanes], None]
 _MOST = 64
@@ -95,7 +95,7 @@ class _Machine:
         self.cells: dict[str, Cells] = {}
         self._program = program
         self._extents = {dim.var.unique: extents[dim.var.name] for dim in program.dims}
-        self._intrinsics = {intrinsic.name: intrinsic.description for intrinsic in program.intrinsics}
+        self._intrinsics = {intrinsic.name: intrinsic for intrinsic in program.intrinsics}
         self._regions: dict[str, tuple[Buffer, int]] = {}
         """The regions of the parameters of called intrinsics, and the number of leading dimensions that these lack."""
         self._texts: list[str] = []
@@ -295,10 +295,10 @@ class _Machine:
         return run
 
     def _call(self, call: Call) -> _Action:
-        found = self._intrinsics.get(call.callee)
-        if call.kind is Callee.KERNEL or found is None:
+        known = self._intrinsics.get(call.callee)
+        if call.kind is Callee.KERNEL or known is None:
             raise BadProgram(f"{call.kind.value} {call.callee} is called; the reference back end runs one kernel alone")
-        number = len(self._texts)
+        found, number = known.description, len(self._texts)
         views = {param: Buffer(f"{OWN}{number}.{param.name}", param.dtype, param.shape) for param in found.params}
         starts: dict[str, Evaluator] = {}
         for param, region in zip(found.params, call.args, strict=True):
@@ -306,8 +306,11 @@ class _Machine:
             self._regions[name] = region.buffer, len(region.ranges) - len(param.shape)
             for dimension, (start, _) in enumerate(region.ranges):
                 starts[f"{name}.{dimension}"] = self._evaluator(start, call.callee)
+        extents = {v: Extent(f"{OWN}{number}.{v.name}") for v in known.extents(call.args)}
+        for extent, size in known.extents(call.args).items():
+            starts[extents[extent].unique] = self._evaluator(size, call.callee)
         own = rename_allocs(found.body, lambda name: f"{name}.{number}")
-        body = self._action(replace_buffers(own, views))
+        body = self._action(substitute(replace_buffers(own, views), extents))
 
         def run(lanes: Lanes) -> None:
             moved = {name: as_index(start(lanes)) for name, start in starts.items()}

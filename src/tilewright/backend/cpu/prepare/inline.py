@@ -1,13 +1,15 @@
 """Replaces intrinsics without an implementation by their description, except those that only fill a small tile."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from tilewright.loops.dissolve import dissolve
 from tilewright.loops.ir import Block, Buffer, Call, Callee, Region, Stmt, Store, Stores
 from tilewright.loops.program import Intrinsic
-from tilewright.loops.visit import perfect_nest, rename_loops, transform_exprs, transform_stmts
-from tilewright.symbolic.expr import Const, Expr, Read
+from tilewright.loops.visit import perfect_nest, rename_loops, substitute, transform_exprs, transform_stmts
+from tilewright.symbolic import traversal as symbolic
+from tilewright.symbolic.expr import Const, Expr, Read, Var
 from tilewright.symbolic.traversal import transform
 
 
@@ -25,9 +27,16 @@ def inline_intrinsics(stmt: Stmt, intrinsics: Mapping[str, Intrinsic]) -> Stmt:
         count += 1
         suffix = f".{known.name}{count}"
         body = rename_loops(dissolve(known.description.body), lambda name: name + suffix)
-        return _on_regions(body, dict(zip(known.description.params, node.args, strict=True)))
+        extents = known.extents(node.args)
+        params = (_of_shape(param, extents) for param in known.description.params)
+        return _on_regions(substitute(body, extents), dict(zip(params, node.args, strict=True)))
 
     return transform_stmts(stmt, leave)
+
+
+def _of_shape(param: Buffer, extents: Mapping[Var, Expr]) -> Buffer:
+    """A parameter of a description, with its run-time extents in a call."""
+    return replace(param, shape=tuple(symbolic.substitute(extent, extents) for extent in param.shape))
 
 
 MOST_FILLED = 256
