@@ -81,6 +81,12 @@ def test_images_of_any_number_and_size(bounds: dict[str, int]) -> None:
     assert [spec.shape for spec in ours.outputs] == [("b", 5), ("b", 8, "(h + 1) // 4", "(w + 1) // 4")]
 
 
+@pytest.mark.parametrize("target", ["x86_64,haswell", "x86_64,sapphirerapids", "aarch64,cortex-a72"])
+def test_images_of_any_size_are_one_model_elsewhere(target: str) -> None:
+    """What a loop over images would pad has no known size: it is padded before."""
+    assert type(tilewright.compile(convolutional(), target=target, threads=1)) is CompiledModel
+
+
 def test_an_artifact_takes_all_sizes(tmp_path: Path) -> None:
     """Also the size of its workspace is computed from the inputs'."""
     ours = tilewright.compile(convolutional(), threads=1)

@@ -3562,9 +3562,30 @@ MUTANTS = (
     Mutant(
         "tensorize: a guard within the tile is left out",
         "schedule/tensorize.py",
-        "if depends_on(block.predicate, (loop.var for loop in inner)):",
+        "if depends_on(block.predicate, variables):",
         "if depends_on(block.predicate, ()):",
         ("tests/schedule/test_tensorize.py",),
+    ),
+    Mutant(
+        "tensorize: the last tile of open rows has all of a tile's",
+        "schedule/tensorize.py",
+        "return minimum(self.size, self.axis.extent - self.axis.var * self.size) if self.is_cut else const(self.size)",
+        "return const(self.size)",
+        ("tests/kernels/test_open_tiles.py",),
+    ),
+    Mutant(
+        "groups: data of no known size are padded in a loop over images",
+        "kernels/padded_groups.py",
+        "if starts and is_apart and is_known and extents(group) >= ENOUGH_CHUNKS:",
+        "if starts and is_apart and extents(group) >= ENOUGH_CHUNKS:",
+        ("tests/test_dynamic_models.py::test_images_of_any_size_are_one_model_elsewhere",),
+    ),
+    Mutant(
+        "written steps: any number of steps is written out",
+        "kernels/written_steps.py",
+        "count = min(extent & -extent, most)",
+        "count = min(extent, most)",
+        ("tests/kernels/test_written_steps.py",),
     ),
     Mutant(
         "integer products: images are padded with 0 instead of their zero point",
@@ -3588,10 +3609,10 @@ MUTANTS = (
         ("tests/passes/test_attention.py::test_grouped_queries_share_keys",),
     ),
     Mutant(
-        "one row: its kernel runs where any extent is 1",
-        "backend/cpu/kernel.py",
-        "reduce(lambda a, b: ops.binary(BinaryOp.AND, a, b), tests)",
-        "reduce(lambda a, b: ops.binary(BinaryOp.OR, a, b), tests)",
+        "one row: its kernel runs where the first extent is 1",
+        "compilation.py",
+        "all_one = all_of(*(equal(dim.var, 1) for dim in kernel.naive.dims))",
+        "all_one = all_of(*(equal(dim.var, 1) for dim in kernel.naive.dims[:1]))",
         ("tests/test_open_dimensions.py::test_products_of_one_row_have_kernels_of_their_own",),
     ),
     Mutant(

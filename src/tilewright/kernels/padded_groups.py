@@ -16,7 +16,7 @@ from tilewright.schedule.blocks import bounds_within
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, block_at, loops_of
 from tilewright.symbolic.bounds import Bounds, interval
-from tilewright.symbolic.expr import Expr, Select, Var
+from tilewright.symbolic.expr import Const, Expr, Select, Var
 from tilewright.symbolic.simplify import linear_form, simplify
 from tilewright.symbolic.traversal import free_vars
 from tilewright.target.machine import ENOUGH_CHUNKS
@@ -24,7 +24,7 @@ from tilewright.target.machine import ENOUGH_CHUNKS
 
 def padded_group(program: Program, padding: Block, sums: Block, roles: Contraction) -> int | None:
     """The axis of ``sums`` over groups, if ``padding`` makes the data of each; None if there are too few of them to
-    share among threads."""
+    share among threads, or if the size of these data is not known."""
     if not isinstance(padding.body, Store) or not isinstance(padding.body.value, Select):
         return None
     made, bounds, extents = padding.writes[0].buffer, bounds_within(program, sums.axes), Extents(program.dims)
@@ -32,7 +32,12 @@ def padded_group(program: Program, padding: Block, sums: Block, roles: Contracti
     for place in sorted(roles.panel_axes - {roles.vector, roles.panels}):
         group = sums.axes[place]
         is_apart = all(any(_steps_over(start, group.var, bounds) for start in read) for read in starts)
-        if starts and is_apart and extents(group) >= ENOUGH_CHUNKS:
+        is_known = all(
+            isinstance(extent, Const) or free_vars(start) <= {group.var}
+            for read in starts
+            for extent, start in zip(made.shape, read, strict=True)
+        )
+        if starts and is_apart and is_known and extents(group) >= ENOUGH_CHUNKS:
             return place
     return None
 
