@@ -3581,6 +3581,20 @@ MUTANTS = (
         ("tests/test_dynamic_models.py::test_images_of_any_size_are_one_model_elsewhere",),
     ),
     Mutant(
+        "results: memory of any size is used again",
+        "runtime/results.py",
+        "if block.nbytes == size:",
+        "if block.nbytes >= 0:",
+        ("tests/runtime/test_results.py",),
+    ),
+    Mutant(
+        "results: views do not keep memory that is used again",
+        "runtime/results.py",
+        "return np.ndarray(shape, dtype, memoryview(memory)), address",
+        "return np.ndarray(shape, dtype, block), address",
+        ("tests/runtime/test_results.py",),
+    ),
+    Mutant(
         "written steps: any number of steps is written out",
         "kernels/written_steps.py",
         "count = min(extent & -extent, most)",

@@ -122,7 +122,7 @@ class Executable(ABC):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of workspace kept for later calls."""
+        """Bytes of workspace and of large results kept for later calls."""
         return 0
 
     def _accept(self, feeds: Mapping[str, object]) -> list[Array]:

@@ -27,12 +27,12 @@ from tilewright.runtime import abi
 from tilewright.runtime.context import SMALL, Context, Kept
 from tilewright.runtime.entry import Entry
 from tilewright.runtime.executable import BoundRun, Executable, checked_threads
-from tilewright.runtime.feeds import new_output
 from tilewright.runtime.interrupts import raise_fetched
 from tilewright.runtime.loader import LoadedImage, load_image
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.memory import address_of
 from tilewright.runtime.pool import shared_pool
+from tilewright.runtime.results import Results
 from tilewright.runtime.timeline import Timeline, new_list, timeline
 
 _LONGEST_SECONDS = 1e9
@@ -65,6 +65,7 @@ class NativeExecutable(Executable):
         self._pool = shared_pool()
         names = [symbol.name for symbol in manifest.symbols]
         self._workspace_at = names.index(manifest.workspace) if isinstance(manifest.workspace, str) else None
+        self._results = Results(len(manifest.outputs))
         self._kept = Kept()
         self._free = self._kept.free
         is_small = isinstance(manifest.workspace, int) and manifest.workspace <= SMALL
@@ -89,7 +90,7 @@ class NativeExecutable(Executable):
             return results
         results = list[Array]()
         for shape, dtype in shapes:
-            result, address = new_output(shape, dtype)
+            result, address = self._results.new(shape, dtype)
             results.append(result)
             pointers.append(address)
         self._call(pointers, extents, wanted, timeout)
@@ -97,8 +98,8 @@ class NativeExecutable(Executable):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of workspace kept for later calls (bounded by ``context.Kept``)."""
-        return self._kept.workspace_bytes
+        """Bytes of workspace and of large results kept for later calls (bounded by ``Kept`` and ``Results``)."""
+        return self._kept.workspace_bytes + self._results.kept_bytes
 
     def _run(
         self,

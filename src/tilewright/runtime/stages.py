@@ -191,7 +191,7 @@ class StagedExecutable(Executable):
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of workspace kept for later calls, of all parts."""
+        """Bytes of workspace and of large results kept for later calls, of all parts."""
         return sum(each.kept_bytes for stage in self.stages for each in stage.executables)
 
     def output_shapes(self, feeds: Mapping[str, object]) -> list[tuple[int, ...]]:
