@@ -245,6 +245,20 @@ def test_what_does_not_fit_the_cache_is_computed_in_parts() -> None:
     assert chosen(network("n", 112), target) == ()
 
 
+@pytest.mark.parametrize(("pads", "loops"), [((1, 1, 1, 1), 1), ((0, 0, 0, 0), 0)])
+def test_padded_data_are_values_between(pads: tuple[int, ...], loops: int) -> None:
+    """A convolution alone has a loop if it copies its data to pad them."""
+    weight = numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float32), "w")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (16, 64, 56, 56))
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=pads, strides=(2, 2))
+    graph = helper.make_graph([node], "alone", [x], [y], [weight])
+    found = chosen(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), replace(SMALL, l2_bytes=4 << 20)
+    )
+    assert len(found) == loops
+
+
 MIXING = {
     "mean": helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=1),
     "sum": helper.make_node("CumSum", ["x", "axis"], ["y"]),

@@ -11,13 +11,15 @@ from itertools import groupby
 from math import inf, prod
 
 from tilewright.cost.reuse import passing_cycles
-from tilewright.graph import Value
+from tilewright.graph import Node, Value
+from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.passes.fuse import Group
 from tilewright.passes.layout import LaidOut
 from tilewright.passes.parts_of_batches import InParts, images_of
 from tilewright.target.target import Target
 
+_CONVOLUTION = require("Conv")
 MOST_GROUPS = 128
 """Maximum groups in one loop: all loops are tried."""
 WORTH = 20_000
@@ -36,7 +38,7 @@ def choose_parts(laid_out: LaidOut, groups: Sequence[Group], target: Target) -> 
     images = [images_of(group, laid_out.graph) for group in groups]
     for count, places in groupby(range(len(groups)), images.__getitem__):
         run = list(places)
-        if count > 1 and len(run) > 1:
+        if count > 1:
             found += _Run(groups, makers, sizes, target, count).loops(run[0], run[-1] + 1)
     return tuple(found)
 
@@ -59,6 +61,11 @@ class _Sizes:
         """The bytes of the values that a group reads and writes."""
         return sum(map(self.of, (*self.data(group), *group.outputs)))
 
+    def padded(self, group: Group) -> int:
+        """The bytes of the data of convolutions of a group that it copies, with padding, before it reads them."""
+        data = (node.inputs[0] for node in group.nodes if node.op == _CONVOLUTION and _has_padding(node))
+        return sum(self.of(value) for value in data if value in self.data(group))
+
     def weights(self, group: Group) -> int:
         """The bytes of the constants that a group reads."""
         constants, narrow = self.laid_out.graph.constants, self.laid_out.narrow.dtype
@@ -66,6 +73,11 @@ class _Sizes:
         known = (value for value in group.inputs if value in constants)
         sizes = ((v, narrow.itemsize if narrow is not None and v in factors else v.dtype.itemsize) for v in known)
         return sum(prod(static(value.shape) or (0,)) * size for value, size in sizes)
+
+
+def _has_padding(node: Node) -> bool:
+    pads = dict(node.attributes).get("pads")
+    return isinstance(pads, tuple) and any(pad != 0 for pad in pads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +135,8 @@ class _Run:
         return all(size * prod(shape[1:]) >= ROWS * self.target.cores * max(shape[1:], default=1) for shape in shapes)
 
     def _gains(self, reader: int, start: int, size: int) -> list[tuple[int, float]]:
-        """The cycles that are saved by each value that a group reads, with the number of the group that makes it."""
+        """The cycles that are saved by each value that a group reads, with the number of the group that makes it, and
+        by its own padded data."""
         found: list[tuple[int, float]] = []
         for value in self.sizes.data(self.groups[reader]):
             maker = self.makers.get(value, -1)
@@ -133,6 +146,9 @@ class _Run:
                 whole = sum(map(self.sizes.moved, between)) - own
                 saved = self._passing(own, whole, weights) - self._passing(own, whole * size / self.images, weights)
                 found.append((maker, saved))
+        padded = self.sizes.padded(self.groups[reader])
+        part = padded * size / self.images
+        found.append((reader, self._passing(padded, 2 * padded, 0) - self._passing(padded, 2 * part, 0)))
         return found
 
     def _passing(self, own: int, values: float, weights: int) -> float:
