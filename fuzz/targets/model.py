@@ -121,4 +121,4 @@ def _scalar(field: FieldDescriptor, source: random.Random) -> object:
             return source.choice(SIZES) * source.choice((1, 1, -1))
 
 
-TARGET = Target("model", check, seeds, mutate=mutate, max_bytes=1 << 16, runs=12_000)
+TARGET = Target("model", check, seeds, mutate=mutate, max_bytes=1 << 16, runs=8_000)

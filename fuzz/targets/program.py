@@ -93,4 +93,4 @@ WORDS = (
     *("range(", "parallel(", "vectorized(", "unrolled(", "spatial ", "reduce ", "ordered "),
     *("select(", "f32(", "i64(", "bool", " // ", " % ", " +: "),
 )
-TARGET = Target("program", check, seeds, words=WORDS, runs=50_000)
+TARGET = Target("program", check, seeds, words=WORDS, runs=16_000)

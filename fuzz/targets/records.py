@@ -60,5 +60,5 @@ TARGET = Target(
     seeds,
     words=('"threads"', '"timing"', '"phase"', "[1e999]"),
     max_bytes=1 << 17,
-    runs=12_000,
+    runs=6_000,
 )

@@ -25,5 +25,5 @@ def seeds() -> Iterator[bytes]:
 
 WORDS = ("rule ", "each ", "ranks 1 to 3", "  for ", "  let ", "  from ", "  to ", "  need ", "  proof ", " in ", "...")
 TARGET = Target(
-    "rules", check, seeds, words=(*WORDS, "weight[", "axis=", "**rest", "*b", "MatMul(", ".1", "//", "1:"), runs=120_000
+    "rules", check, seeds, words=(*WORDS, "weight[", "axis=", "**rest", "*b", "MatMul(", ".1", "//", "1:"), runs=60_000
 )

@@ -26,4 +26,4 @@ def seeds() -> Iterator[bytes]:
 
 FACTS = ("vector_bits=", "vector_registers=", "fma_per_cycle=", "loads_per_cycle=", "l1=", "l2=", "l3=", "cores=")
 NAMES = tuple(sorted(name for processors in PROCESSORS.values() for name in processors))
-TARGET = Target("target", check, seeds, words=("host", "+", "-", *FACTS, *NAMES), max_bytes=512, runs=600_000)
+TARGET = Target("target", check, seeds, words=("host", "+", "-", *FACTS, *NAMES), max_bytes=512, runs=400_000)
