@@ -72,6 +72,17 @@ def test_groups_are_right(
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("shape", "groups"), [((1, 512, 28, 28), 32), ((1, 1024, 14, 14), 32), ((1, 512, 14, 14), 16)])
+def test_groups_of_bf16_are_right(shape: tuple[int, ...], groups: int) -> None:
+    """Dot products read data and weights of other ranks: only the data are of one group."""
+    proto, inputs = grouped(shape, shape[1], groups, strides=[2, 2])
+    other = tilewright.compile(proto, target="x86_64,znver4", threads=1, math="strict", precision="bf16")
+    assert other.compiled.kernels
+    (found,) = tilewright.compile(proto, threads=1, math="strict", precision="bf16").run(None, inputs)
+    (wanted,) = run_onnxruntime(proto, inputs)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-2 * float(np.max(np.abs(np.asarray(wanted, np.float32)))))
+
+
 def kernel_of(proto: onnx.ModelProto) -> Stmt:
     """The scheduled loops of the convolution in groups."""
     kernels = tilewright.compile(proto, target=AVX2, threads=1, math="strict").compiled.kernels

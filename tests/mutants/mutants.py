@@ -3581,6 +3581,13 @@ MUTANTS = (
         ("tests/test_dynamic_models.py::test_images_of_any_size_are_one_model_elsewhere",),
     ),
     Mutant(
+        "compute_at: indices of all operands of a call are changed",
+        "schedule/blocks.py",
+        "        if region.buffer != old:\n            return region\n        starts",
+        "        starts",
+        ("tests/kernels/test_padded_groups.py::test_groups_of_bf16_are_right",),
+    ),
+    Mutant(
         "results: memory of any size is used again",
         "runtime/results.py",
         "if block.nbytes == size:",

@@ -69,9 +69,11 @@ def redirected(stmt: Stmt, old: Buffer, new: Buffer, change: ChangeIndices = lam
         return Store(new, change(store.indices), store.value) if store.buffer == old else store
 
     def moved_region(region: Region) -> Region:
+        if region.buffer != old:
+            return region
         starts = change(tuple(start for start, _ in region.ranges))
         extents = (extent for _, extent in region.ranges)
-        return Region(new, tuple(zip(starts, extents, strict=True))) if region.buffer == old else region
+        return Region(new, tuple(zip(starts, extents, strict=True)))
 
     def leave(node: Stmt) -> Stmt:
         match node:
