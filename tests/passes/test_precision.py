@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,8 @@ from tilewright.target.target import Target
 
 Array = NDArray[np.float32]
 BEST, OLD = Target.parse("x86_64,znver4"), Target.parse("x86_64,znver3")
+HOST = replace(Target.host(), machine=replace(Target.host().machine, pair_gain=2.0))
+"""By dot products, wherever there are some."""
 SIXTEEN = {Precision.BF16: (bf16, 2.0**-8), Precision.F16: (f16, 2.0**-11)}
 
 
@@ -111,7 +114,7 @@ def test_operands_are_rounded_once_and_sums_are_not(rows: int, depth: int, colum
       r = Relu(x)  y = MatMul(r, a)
     }}"""
     weight, x = drawn(depth, columns), drawn(rows, depth, seed=1)
-    found = tilewright.compile(made(text, {"a": weight}), precision="bf16")(x)
+    found = tilewright.compile(made(text, {"a": weight}), target=HOST, precision="bf16")(x)
     paired = depth % 2 == 0 and Target.host().has("avx512bf16")
     left, right = rounded(np.maximum(x, 0)).astype(np.float64), (rounded(weight) if paired else weight)
     np.testing.assert_allclose(found, left @ right, rtol=1e-5, atol=1e-6)
@@ -125,7 +128,7 @@ def test_convolutions_of_rounded_operands(channels: int, filters: int, options: 
     }}"""
     weight, x = drawn(filters, channels, 3, 3), drawn(1, channels, 21, 20, seed=1)
     model = made(text, {"a": weight})
-    found = tilewright.compile(model, precision="bf16", math="strict")(x)
+    found = tilewright.compile(model, target=HOST, precision="bf16", math="strict")(x)
     session = onnxruntime.InferenceSession(made(text, {"a": rounded(weight)}).SerializeToString())
     (expected,) = session.run(None, {"x": rounded(np.maximum(x, 0))})
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -168,6 +171,22 @@ def test_columns_that_are_no_whole_tiles_have_several_accumulators(columns: int,
     text = f"net (float[1, 64] x) => (float[1, {columns}] y) {{ y = MatMul(x, a) }}"
     (kernel,) = compiled(made(text, {"a": drawn(64, columns)}), Precision.BF16, BEST).kernels
     assert re.search(rf"alloc \w+: f32{re.escape(tile)} in local", str(kernel.program))
+
+
+def test_many_rows_are_wide_where_dot_products_are_no_faster() -> None:
+    """On Intel's processors without a matrix unit; few rows have half of the bytes of weights to read."""
+    intel = Target.parse("x86_64,emeraldrapids")
+    few, many = (two_layers(256, 512) for _ in range(2))
+    for model, rows in ((few, 2), (many, 256)):
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = rows
+    for target, model, products in ((BEST, many, 2), (intel, many, 0), (intel, few, 2), (BEST, few, 2)):
+        assert len(narrow(load(model), Precision.BF16, target).weights) == products
+    images = convolutions(32, 32, 24)
+    assert narrow(load(images), Precision.BF16, BEST).weights
+    found = narrow(load(images), Precision.BF16, intel)
+    assert not found.weights
+    assert {found.stored(name) for name in ("t", "v", "z")} <= {f32, None}  # data of convolutions
 
 
 def test_without_the_instruction_values_are_narrow_and_products_wide() -> None:

@@ -76,6 +76,8 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
         return Narrow(constants=dict(_half_weights(graph, frozenset(), target)))
     weights = dict(_narrow_weights(graph, target, only)) if has_products(dtype, target) else {}
     wide = _wide(graph, weights)
+    if has_products(dtype, target) and not _is_faster_by_pairs(target):
+        wide |= _of_wide_products(graph, weights)
     wide.update(value for value in _between_elementwise(graph) if _is_near(value, target))
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
     names = frozenset(v.name for v in made if v not in wide and (only is None or v.name in only))
@@ -137,6 +139,14 @@ def _wide(graph: Graph, weights: Collection[str]) -> set[Value]:
     return wide
 
 
+def _of_wide_products(graph: Graph, weights: Collection[str]) -> set[Value]:
+    """The data of products that are not by ``weights``: to widen them takes longer than to read them."""
+    producers = graph.producers()
+    products = (node for node in graph.nodes if node.op.kind is FusionKind.CONTRACTION)
+    apart = (node for node in products if node.outputs[0].name not in weights)
+    return {value for node in apart for value in _through_views(node.inputs, producers)}
+
+
 def _between_elementwise(graph: Graph) -> set[Value]:
     """The values that elementwise nodes read, and no others: along a chain of them, roundings would add up."""
     others = {value for node in graph.nodes if not node.op.has(Trait.ELEMENTWISE) for value in node.inputs}
@@ -173,9 +183,27 @@ def _narrow_weights(
     for node in graph.nodes:
         is_asked = only is None or node.outputs[0].name in only
         if is_asked and node.op.kind in _MULTIPLIES and any(value in graph.constants for value in node.inputs):
-            weights = frozenset(_weights(node, graph.constants, target))
+            weights = frozenset(_weights(node, graph.constants, target) if _gains_by_pairs(node, target) else ())
             if weights:
                 yield node.outputs[0].name, weights
+
+
+def _is_faster_by_pairs(target: Target) -> bool:
+    """Whether a core multiplies more numbers of bf16 than of float32 in a cycle, if it has dot products of them."""
+    return target.machine.pair_gain > 1 or tile_unit(target, bf16, bf16) is not None
+
+
+def _gains_by_pairs(node: Node, target: Target) -> bool:
+    """Whether dot products take less time than products of float32: for few rows at least by reading fewer bytes."""
+    if _is_faster_by_pairs(target) or node.op.kind is FusionKind.OPAQUE:
+        return True
+    shape = static(node.outputs[0].shape)
+    columns = 1 if node.op.has(Trait.SUMS_CHANNELS) else -1
+    return not shape or prod(shape) <= _FEW_ROWS * shape[columns]
+
+
+_FEW_ROWS = 16
+"""Rows of a product up to which reading weights takes longer than multiplying them."""
 
 
 def _weights(node: Node, constants: Collection[Value], target: Target) -> Iterator[Value]:

@@ -40,6 +40,8 @@ class Machine:
     load_cycles: float = 0.05
     """Cost of a load even if its port is free: of two tiles that could both reach the peak, the one with fewer loads
     per multiply-add is closer to it."""
+    pair_gain: float = 2.0
+    """Products of bfloat16 in a cycle, by dot products, relative to float32 (``benchmarks.dot_products``)."""
     issue: float = 0.0
     """Instructions per cycle that a tile may take, if loads and broadcasts are instructions of their own: of a core
     that two threads share, half of what it starts. 0: more than any tile takes."""
@@ -205,7 +207,14 @@ class Machine:
 
 # Two multiply-adds of 512 bits a cycle need all that a core can load. Of a last cache of hundreds of megabytes, two
 # cores of a virtual machine keep 44: reads of more come at the rate of memory (python -m benchmarks.superopt costs).
-_RAPIDS = {"product_slack": 1.2, "memory_bytes": 3.7, "step_bytes": 3.0, "third_share": 44 << 20, "panels_ahead": 1}
+_RAPIDS = {
+    "product_slack": 1.2,
+    "memory_bytes": 3.7,
+    "step_bytes": 3.0,
+    "third_share": 44 << 20,
+    "panels_ahead": 1,
+    "pair_gain": 1.0,
+}
 # Registers of 256 bits: broadcasts are instructions of their own. Fitted to times of tiles of dense convolutions, alone
 # on the core and beside another thread on it (docs/appendix/kernels.md).
 _ZEN3 = {"issue": 3.5, "unrolled_steps": 8, "load_cycles": 0.1, "l2_registers": 3.0}
