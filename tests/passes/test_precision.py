@@ -189,6 +189,20 @@ def test_many_rows_are_wide_where_dot_products_are_no_faster() -> None:
     assert {found.stored(name) for name in ("t", "v", "z")} <= {f32, None}  # data of convolutions
 
 
+@pytest.mark.parametrize(("channels", "filters", "options"), CONVOLUTIONS)
+def test_wide_products_round_nothing(channels: int, filters: int, options: str) -> None:
+    text = f"""net (float[1, {channels}, 21, 20] x) => (float[1, {filters}, o, p] y) {{
+      r = Relu(x)  y = Conv <{options}> (r, a)
+    }}"""
+    model, x = made(text, {"a": drawn(filters, channels, 3, 3)}), drawn(1, channels, 21, 20, seed=1)
+    target = replace(HOST, machine=replace(HOST.machine, pair_gain=1.0))
+    if not target.has("avx512bf16") or target.has("amx-bf16"):
+        pytest.skip("no dot products that could be left out")
+    found = tilewright.compile(model, target=target, precision="bf16", math="strict")(x)
+    (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_without_the_instruction_values_are_narrow_and_products_wide() -> None:
     found = compiled(two_layers(64, 64), Precision.BF16, OLD)
     assert instructions(found) == []
