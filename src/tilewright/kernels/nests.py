@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
-from tilewright.kernels.panels_ahead import PANEL_CACHE, ask_for_panels, has_next_panel
+from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
 from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
@@ -215,7 +215,8 @@ class Tiles(Nest):
             ask_for_panels(s, self.anchor, self.roles, plan.tile)
         else:
             lanes = min(plan.tile.lanes, self.facts.vector)
-            ahead = self.facts.itemsize * lanes if lanes < self.facts.row_length else self.stream_ahead
+            piece = self.facts.itemsize * (lanes - 1) + LINE_BYTES  # the last line, wherever a piece begins
+            ahead = piece if lanes < self.facts.row_length else self.stream_ahead
             s.prefetch(self.roles.panel, ahead, prefetch)
 
     def _asks_for_panels(self, plan: Plan) -> bool:

@@ -25,7 +25,7 @@ from tilewright.passes.blocks import (
     sum_gain,
     width_of,
 )
-from tilewright.symbolic.expr import ONE, Const
+from tilewright.symbolic.expr import ONE, Const, as_expr
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, topological_order
 
@@ -70,6 +70,7 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     cycles = sum_cycles(points(result.shape) * points(weight.shape[1:]), points(weight.shape), target)
     machine = target.machine
     own = _has_own_filters(node, weight, blocks)
+    padding = 0.0 if own else _padding(node, data, target)
     if can_be_blocked(result, target) and (not own or can_be_blocked(data, target)):
         # Products are added up in groups of channels, which must lie side by side.
         reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, blocks)
@@ -80,7 +81,7 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
             summing *= _short_rows(result, blocks)
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
             summing = max(summing / sum_gain(data, blocks), _loading(result, weight, blocks))
-        yield _in_blocks(node, copying + summing, reads)
+        yield _in_blocks(node, copying + padding + summing, reads)
     strided = 1.0 + machine.sum_by_strides * (_last_stride(node) - 1)
     grouped = 1.0 if dict(node.attributes).get("group", 1) == 1 else machine.groups_by_rows
     by_taps = 1.0
@@ -88,10 +89,8 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         by_taps += machine.window_by_strides * (_last_stride(node) - 1)
     is_tap = points(weight.shape[2:]) == 1 and strided == 1.0 and bool(facts.outside.intersection((data, result)))
     summed = machine.tap_by_rows if is_tap else machine.sum_by_rows * strided
-    by_rows = machine.element_by_rows * by_taps if own else summed * grouped
-    yield Way(
-        AS_IT_IS, cycles * by_rows * _filled_rows(result, target), reads=Reads.PLAIN if own else Reads.AS_THEY_ARE
-    )
+    by_rows = (machine.element_by_rows * by_taps if own else summed * grouped) * _filled_rows(result, target)
+    yield Way(AS_IT_IS, padding + cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
 
 
 def _copying(weight: Value, target: Target) -> float:
@@ -99,6 +98,20 @@ def _copying(weight: Value, target: Target) -> float:
     size, machine = points(weight.shape), target.machine
     moved = pass_cycles(Work(0, 0, 2 * weight.dtype.itemsize * size), target)
     return machine.crossed_cycles * size / register_of(weight, target) + moved
+
+
+def _padding(node: Node, data: Value, target: Target) -> float:
+    """Cycles of a copy of the data with zeros around: of vectors, the last of a row with idle lanes, or of memory. A
+    batch larger than the second cache is copied in parts."""
+    pads, rank = dict(node.attributes).get("pads"), len(data.shape) - 2
+    if not isinstance(pads, tuple) or not any(pads):
+        return 0.0
+    before, after = ([as_expr(pad) for pad in part if not isinstance(pad, str)] for part in (pads[:rank], pads[rank:]))
+    extents = [points((y + b + a,)) for y, b, a in zip(data.shape[2:], before, after, strict=True)]
+    rows = points(data.shape[1:2]) * prod(extents[:-1])
+    vectors = rows * -(-extents[-1] // register_of(data, target))
+    moved = pass_cycles(Work(0, 0, 2 * data.dtype.itemsize * rows * extents[-1]), target)
+    return points(data.shape[:1]) * max(target.machine.copy_cycles * vectors, moved)
 
 
 def _short_rows(result: Value, blocks: Blocks) -> float:
