@@ -34,6 +34,21 @@ def test_a_block_of_filters_with_short_rows_is_slower_than_products_of_taps() ->
     assert fastest(estimated((1, 464, 28, 28), (16, 464, 5, 5), pads=(2,) * 4)) == "direct, in blocks"
 
 
+def test_rows_of_few_places_wait_for_filters_from_the_second_cache() -> None:
+    shapes, dilated = ((1, 512, 7, 7), (512, 512, 3, 3)), {"pads": (1,) * 4, "dilations": (2, 2)}
+    assert fastest(estimated(*shapes, **dilated)) == "direct of gathered taps, in blocks"
+    assert fastest(estimated((1, 512, 12, 12), shapes[1], **dilated)) == "direct, in blocks"
+
+
+def test_the_padded_copy_of_the_data_counts() -> None:
+    padded, bare = (
+        next(way for way in estimated((4, 64, 32, 32), (12, 64, 2, 2), pads=pads) if way.name == "direct, in blocks")
+        for pads in ((1,) * 4, (0,) * 4)
+    )
+    more_places = (33 * 33) / (31 * 31)
+    assert padded.cycles - more_places * bare.cycles >= 4 * 64 * 34 * 34 / 16 * RAPIDS.machine.copy_cycles
+
+
 def test_large_weights_of_run_time_are_not_copied_for_few_places() -> None:
     shapes = (1, 312, 24), (516, 312, 3)
     assert fastest(estimated(*shapes, is_known=False, pads=(2, 2), dilations=(2,))) == "direct, plain"

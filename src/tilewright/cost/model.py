@@ -423,7 +423,7 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     order = population.column("order")
     depth = _remaining(facts, population) * facts.reduction * facts.itemsize
     strip = lanes * panels * depth
-    line = depth * facts.overlap.stride / facts.overlap.taps
+    line = depth * _lines_read(facts) * facts.overlap.stride / facts.overlap.taps
     band, image = rows * line, facts.rows * line
     matrix = facts.vector * facts.panels * depth
     column_tiles = -(-facts.vector // lanes) * -(-facts.panels // panels)
@@ -442,6 +442,13 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
         near, far = (rate(np.full(len(population), distance)) for distance in (target.l1_bytes + 1.0, matrix))
         again += np.where(packed, COPIED * matrix * far, row_tiles * matrix * near)
     return facts.groups * facts.places * again
+
+
+def _lines_read(facts: TileFacts) -> float:
+    """The bytes of lines that come with each byte of a row: elements of neighbouring rows that lie apart in a line have
+    others between them, if a single tap reads them."""
+    is_apart = facts.overlap.taps == 1 and facts.itemsize < facts.row_bytes < _LINE
+    return facts.row_bytes / facts.itemsize if is_apart else 1.0
 
 
 class _Rates:

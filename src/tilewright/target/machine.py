@@ -133,6 +133,8 @@ class Machine:
     """Cycles to prefetch a vector."""
     second_cache: float = 0.5
     """Cycles to load a vector from the second cache into the first."""
+    second_bytes: float = 32.0
+    """Bytes per cycle of weights that tiles load from the second cache while they multiply."""
     stream_bytes: float = 9.0
     """Bytes per cycle of sequential reads from memory."""
     apart_bytes: float = 6.0
@@ -214,6 +216,7 @@ _RAPIDS = {
     "third_share": 44 << 20,
     "panels_ahead": 1,
     "pair_gain": 1.0,
+    "second_bytes": 21.0,
 }
 # Registers of 256 bits: broadcasts are instructions of their own. Fitted to times of tiles of dense convolutions, alone
 # on the core and beside another thread on it (docs/appendix/kernels.md).

@@ -25,7 +25,7 @@ from tilewright.passes.blocks import (
     sum_gain,
     width_of,
 )
-from tilewright.symbolic.expr import ONE, Const, as_expr
+from tilewright.symbolic.expr import ONE, Const, Expr, as_expr
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Compute, topological_order
 
@@ -76,9 +76,8 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         reads = Reads.BLOCKED if own or together > 1 else _reads_of_blocks(node, blocks)
         copying = 0.0 if weight in facts.constants else _copying(weight, target)
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
-        is_far = points(weight.shape[1:]) * width_of(result, blocks) * weight.dtype.itemsize > target.l1_bytes
-        if is_far and not own and together == 1 and points(weight.shape[2:]) > 1:
-            summing *= _short_rows(result, blocks)
+        if not own and together == 1 and points(weight.shape[2:]) > 1:
+            summing *= _short_rows(result, points(weight.shape[1:]) * weight.dtype.itemsize, result.shape[-1], blocks)
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
             summing = max(summing / sum_gain(data, blocks), _loading(result, weight, blocks))
         yield _in_blocks(node, copying + padding + summing, reads)
@@ -114,14 +113,17 @@ def _padding(node: Node, data: Value, target: Target) -> float:
     return points(data.shape[:1]) * max(target.machine.copy_cycles * vectors, moved)
 
 
-def _short_rows(result: Value, blocks: Blocks) -> float:
-    """The slowdown of a single block of filters by rows that do not fill a tile: a vector of weights from beyond the
-    first cache is loaded for few places, while several blocks make larger tiles of the same rows."""
-    places, target = result.shape[-1], blocks.target
-    if points(result.shape[1:2]) > width_of(result, blocks) or not isinstance(places, Const):
+def _short_rows(result: Value, filter_bytes: int, places: Expr, blocks: Blocks) -> float:
+    """The slowdown of rows of few places: a vector of weights from beyond the first cache is loaded for each of them. A
+    single block of filters makes smaller tiles, too, where rows do not fill them."""
+    target, width = blocks.target, width_of(result, blocks)
+    if filter_bytes * width <= target.l1_bytes or not isinstance(places, Const):
         return 1.0
     most = target.vector_registers - 4
-    return _step(max(1, min(int(places.value), most)), target) / _step(most, target)
+    row = max(1, min(int(places.value), most))
+    if points(result.shape[1:2]) <= width:
+        return _step(row, target) / _step(most, target)
+    return max(1.0, target.vector_bits / 8 / target.machine.second_bytes * target.fma_per_cycle / row)
 
 
 def _step(rows: int, target: Target) -> float:
@@ -182,6 +184,9 @@ def _phase_sums(node: Node, blocks: Blocks) -> Way:
     products = points(result.shape) * points(weight.shape[1:]) // strides
     cycles = sum_cycles(products, points(weight.shape), blocks.target) * filled_blocks(result, blocks)
     cycles *= _gathering(node, blocks)
+    filter_bytes = points(weight.shape[1:]) // strides * weight.dtype.itemsize
+    places = result.shape[-1] // weight.shape[len(weight.shape) // 2 - 1]
+    cycles *= _short_rows(result, filter_bytes, places, blocks)
     return _in_blocks(node, cycles, _reads_of_blocks(node, blocks))
 
 
