@@ -312,7 +312,18 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
             arithmetic += vector_count * panel_count * waiting
     if facts.crosses:
         arithmetic = np.where(panels > machine.crossed_panels, machine.scattered * arithmetic, arithmetic)
+    arithmetic += _stored_apart(facts, population, target)
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
+
+
+def _stored_apart(facts: TileFacts, population: Population, target: Target) -> Cycles:
+    """Stall cycles for rows of results beyond the second cache that are stored piece by piece, strip after strip: each
+    begins where no processor foresees it."""
+    column_tiles = -(-facts.vector // population.column("lanes"))
+    stored = facts.groups * facts.places * facts.rows * facts.vector * facts.panels * facts.itemsize
+    in_pieces = (column_tiles > 1) & (population.column("order") != Order.ROWS_COLUMNS.value)
+    is_far = stored > target.l2_bytes
+    return np.where(in_pieces & is_far, target.machine.near_piece * facts.rows * facts.panels * column_tiles, 0.0)
 
 
 def _remaining(facts: TileFacts, population: Population) -> Cycles:
