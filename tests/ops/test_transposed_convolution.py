@@ -186,19 +186,19 @@ ROWS_WITH_TAPS = ["Reshape", "Conv", "Reshape", "TapSums", "PhasesToSpace", "Sli
 
 
 @pytest.mark.parametrize(
-    ("filters", "kernel", "channels", "operators"),
+    ("filters", "kernel", "channels", "size", "operators"),
     [
-        (4, 4, 8, ["Conv", "PhasesToSpace"]),
-        (3, 3, 8, ROWS_WITH_TAPS),
+        (4, 4, 8, 8, ["Conv", "PhasesToSpace"]),
+        (3, 3, 8, 4, ROWS_WITH_TAPS),
         # So few channels would be interleaved, if phases were even.
-        (4, 3, 2, ROWS_WITH_TAPS),
-        (32, 4, 8, ["PhaseConv", "Copy"]),
+        (4, 3, 2, 4, ROWS_WITH_TAPS),
+        (32, 4, 8, 4, ["PhaseConv", "Copy"]),
     ],
 )
 def test_few_filters_are_interleaved_or_rows_with_their_taps_if_phases_are_uneven(
-    filters: int, kernel: int, channels: int, operators: list[str]
+    filters: int, kernel: int, channels: int, size: int, operators: list[str]
 ) -> None:
-    graph = compiled_graph(filters, kernel, channels=channels)
+    graph = compiled_graph(filters, kernel, size=size, channels=channels)
     assert sorted(node.op.name for node in graph.nodes) == sorted(operators)
 
 
