@@ -162,7 +162,11 @@ def test_kernels_for_each_number_of_rows(unit: str) -> None:
         np.testing.assert_allclose(e, expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 15, 16, 17, 31, 32, 33, 37])
+MORE_ROWS = (2, 15, 16, 31, 32, 33, 37)
+"""The interpreters take half a minute for each of these; all numbers of rows are emulated above."""
+
+
+@pytest.mark.parametrize("rows", [0, 1, 17, *(pytest.param(rows, marks=pytest.mark.slow) for rows in MORE_ROWS)])
 def test_what_is_scheduled_means_the_same(rows: int) -> None:
     """By both interpreters, which check that parallel loops do not depend on their order."""
     naive, random = product(None, 32, 32), np.random.default_rng(rows)
