@@ -134,7 +134,8 @@ class Machine:
     second_cache: float = 0.5
     """Cycles to load a vector from the second cache into the first."""
     second_bytes: float = 32.0
-    """Bytes per cycle of weights that tiles load from the second cache while they multiply."""
+    """Bytes per cycle of weights that tiles load from the second cache while they multiply: not fitted, but on Emerald
+    Rapids."""
     stream_bytes: float = 9.0
     """Bytes per cycle of sequential reads from memory."""
     apart_bytes: float = 6.0

@@ -66,8 +66,7 @@ class SeparatePhases:
         alone = replace(facts, constants={**facts.constants, **known}, may_be_blocked=set[Value]())
         best = [min(alone.ways(part.convolution), key=lambda way: way.cycles) for part in parts]
         result, machine = node.outputs[0], facts.target.machine
-        moved = points(result.shape) + sum(map(_copied, parts))
-        joined = machine.copy_cycles * moved / register_of(result, facts.target)
+        joined = machine.copy_cycles * points(result.shape) / register_of(result, facts.target)
         cycles = sum(way.cycles for way in best) + joined + interleaving_cycles(node, facts)
         errors = next((way.errors for way in best if not way.errors.has_own_terms), best[0].errors)
         yield Way(self.name, cycles, make=partial(_make_separate, parts, best), errors=errors)
@@ -172,13 +171,6 @@ class _Phase:
 
     convolution: Node
     parameters: Mapping[Value, Array]
-
-
-def _copied(phase: _Phase) -> int:
-    """The elements of the data that a phase copies, with padding."""
-    data, pads = phase.convolution.inputs[0], dict(phase.convolution.attributes).get("pads")
-    assert data is not None and isinstance(pads, tuple), "a phase has data and pads"
-    return points(data.shape) if any(pads) else 0
 
 
 def _separate(node: Node, facts: Facts) -> list[_Phase]:
