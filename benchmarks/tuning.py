@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tilewright.api import compile as compile_model
+from tilewright.base.search import Scheduling
 from tilewright.base.settings import Settings
 from tilewright.cli.feeds import make_feeds
 from tilewright.measure.pool import Pool
@@ -28,6 +29,7 @@ from tilewright.tune.kernel_tuner import Setup, Start
 from tilewright.tune.measurer import Measurer
 from tilewright.tune.model_tuner import ModelTuner, between_bytes
 from tilewright.tune.recorded import SEARCHING
+from tilewright.tune.scheduler.round_robin import RoundRobin
 from tilewright.tune.ways import WayTuner
 
 from .networks import ZOO
@@ -57,14 +59,16 @@ def compare_ways(
 def searched(base: CompiledModel, options: argparse.Namespace, measurer: Measurer, end: float) -> ModelTuner:
     """The search, when its time is over."""
     setup = Setup(seed=options.seed, start=Start(options.start), threads=options.threads)
-    tuner = ModelTuner([computed_of(base)], base.options.target, measurer, setup)
+    scheduler = RoundRobin() if Scheduling(options.scheduler) is Scheduling.ROUND_ROBIN else None
+    tuner = ModelTuner([computed_of(base)], base.options.target, measurer, setup, scheduler=scheduler)
     for _ in tuner.run(lambda: time.monotonic() < end):
         pass
     return tuner
 
 
 def keep_found(tuner: ModelTuner, start: Start, records: Records, draft: Records) -> None:
-    """Write the best that was found for each kernel to a database of its own."""
+    """Write the best that was found for each kernel to a database of its own, and print what all of them take."""
+    total_found, total_analytic = 0.0, 0.0
     with draft.session({"benchmark": "tuning"}) as session:
         for kernel in tuner.kernels:
             analytic, *found = kernel.tuner.confirm()
@@ -76,9 +80,12 @@ def keep_found(tuner: ModelTuner, start: Start, records: Records, draft: Records
                 print(
                     f"{kernel.name}: {kernel.weight} x {best.microseconds:.1f} us, {analytic.microseconds:.1f} analytic"
                 )
+                total_found += kernel.weight * best.microseconds
+                total_analytic += kernel.weight * analytic.microseconds
             outcome = None if best is None else records.find(best.job)
             if best is not None and outcome is not None:
                 draft.add(session, best.job, outcome, State.CONFIRMED)
+    print(f"all kernels: {total_found / 1e3:.3f} ms found, {total_analytic / 1e3:.3f} ms analytic")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -104,7 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = {"analytic": lambda: before.run(None, feeds), "found": lambda: after.run(None, feeds)}
     timings = measure(runs, Plan(rounds=40, slot=0.1, rest=0.02))
     times = {name: timing.median * 1e3 for name, timing in timings.items()}
-    print(f"{options.network}, {options.start} start, {options.minutes:g} minutes: {searching} measured")
+    print(
+        f"{options.network}, {options.start} start, {options.scheduler}, {options.minutes:g} minutes:"
+        f" {searching} measured"
+    )
     print(f"{times['analytic']:.3f} ms analytic, {times['found']:.3f} ms found")
     found, analytic = timings["found"], timings["analytic"]
     first, third = statistics.quantiles((b / a for a, b in zip(found.medians, analytic.medians, strict=True)), n=4)[::2]
@@ -118,6 +128,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--zoo", type=Path, default=ZOO, help="folder of the zoo, default %(default)s")
     parser.add_argument("--minutes", type=float, default=5.0, help="of searching, default %(default)s")
     parser.add_argument("--start", choices=[start.value for start in Start], default="random", help="default random")
+    schedulers = [scheduling.value for scheduling in Scheduling]
+    parser.add_argument(
+        "--scheduler", choices=schedulers, default=Scheduling.GRADIENT.value, help="default %(default)s"
+    )
     parser.add_argument("--ways", action="store_true", help="measure other algorithms and layouts first")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
     parser.add_argument("--threads", type=int, default=1, help="default 1")

@@ -8,12 +8,14 @@ import pytest
 from tilewright import te
 from tilewright.cost.analytic import open_space
 from tilewright.cost.model import best, estimate
+from tilewright.cost.pieces import are_evicted
 from tilewright.kernels.nests import Nests, Tiles
 from tilewright.kernels.tiling import Order
 from tilewright.schedule.schedule import Schedule
 from tilewright.target.target import Target
 
 TARGET = Target.parse("x86_64,emeraldrapids,l1=48K,l2=2M,l3=260M")
+ZEN3 = Target.parse("x86_64,znver3,l1=32K,l2=512K,l3=32M")
 
 
 def nest_of(result: te.Tensor) -> Tiles:
@@ -74,3 +76,66 @@ def test_rows_that_lie_apart_bring_whole_lines() -> None:
     first = population.column("order") == Order.PANEL_FIRST.value
     more = estimate(apart, population, TARGET) - estimate(together, population, TARGET)
     assert np.all(more[first] > 0)
+
+
+def depthwise(images: int, channels: int, size: int, stride: int) -> Tiles:
+    """A window of 3 x 3 over each channel."""
+    x = te.placeholder((images, channels, size + 2, size + 2), "float32", name="x")
+    w = te.placeholder((channels, 3, 3), "float32", name="w")
+    r, s = te.reduce_axis((0, 3), "r"), te.reduce_axis((0, 3), "s")
+    places = size // stride
+    return nest_of(
+        te.compute(
+            (images, channels, places, places),
+            lambda n, c, i, j: te.sum(x[n, c, i * stride + r, j * stride + s] * w[c, r, s], axis=(r, s)),
+            name="y",
+        )
+    )
+
+
+def window(nest: Tiles) -> dict[str, int]:
+    (choice,) = best(Nests((nest,)), ZEN3)
+    return dict(zip((knob.name for knob in nest.knobs), choice, strict=True))
+
+
+def test_windows_go_along_rows_of_images() -> None:
+    """A strip of columns has a line of each row, and no processor foresees the next one."""
+    assert Order(window(depthwise(1, 32, 112, 1))["order"]) is Order.ROWS_COLUMNS
+
+
+def test_windows_over_data_from_memory_read_few_rows_side_by_side() -> None:
+    near, far = window(depthwise(1, 64, 112, 2)), window(depthwise(16, 64, 112, 2))
+    assert near["rows"] > far["rows"]
+    assert 2 * (far["rows"] - 1) + 3 <= ZEN3.machine.foreseen_rows + 1
+
+
+@pytest.mark.parametrize(
+    ("pieces", "distance", "bytes_of_piece", "are_lost"),
+    [
+        (9, 4096, 64, True),
+        (7, 4096, 64, False),
+        (9, 4096 + 64, 64, False),
+        (400, 4096 + 64, 64, False),
+        (33, 1024, 64, True),
+        (28, 3 * 1024, 64, False),
+        (300, 4 * 63, 128, True),
+    ],
+)
+def test_pieces_that_share_sets_evict_one_another(
+    pieces: int, distance: int, bytes_of_piece: int, are_lost: bool
+) -> None:
+    """Eight ways of 4,096 bytes. Replayed on a cache that evicts what was used least recently."""
+    assert bool(are_evicted(pieces, distance, np.array(bytes_of_piece), ZEN3)) is are_lost
+    lines = [place * distance // 64 + line for place in range(pieces) for line in range(-(-bytes_of_piece // 64))]
+    sets: dict[int, list[int]] = {}
+    missed = 0
+    for turn in range(2):
+        for line in lines:
+            kept = sets.setdefault(line % 64, [])
+            if line in kept:
+                kept.remove(line)
+            else:
+                missed += turn
+            kept.append(line)
+            del kept[:-8]
+    assert (missed > 0) is are_lost

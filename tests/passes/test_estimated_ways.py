@@ -12,17 +12,20 @@ from tilewright.passes.alternatives import Way, candidates, facts_of
 from tilewright.passes.alternatives.gathered_taps import GATHERED_TAPS
 from tilewright.target.target import Target
 
+ZEN3 = Target.parse("x86_64,znver3,l1=32K,l2=512K,l3=32M")
 RAPIDS = Target.parse("x86_64,graniterapids,l1=48K,l2=2M,l3=64M")
 Shape = tuple[int, ...]
 
 
-def estimated(data: Shape, weight: Shape, is_known: bool = True, **attributes: Attribute) -> tuple[Way, ...]:
+def estimated(
+    data: Shape, weight: Shape, is_known: bool = True, target: Target = RAPIDS, **attributes: Attribute
+) -> tuple[Way, ...]:
     """The ways of a convolution."""
     x, w = graphs.value("x", *data), graphs.value("w", *weight)
     node = apply("Conv", [x, w], "y", **attributes)
     known: dict[Value, np.ndarray] = {w: np.zeros(weight, np.float32)} if is_known else {}
     graph = Graph("g", (x,) if is_known else (x, w), node.outputs, (node,), known)
-    return candidates(node, facts_of(graph, RAPIDS))
+    return candidates(node, facts_of(graph, target))
 
 
 def fastest(ways: tuple[Way, ...]) -> str:
@@ -67,3 +70,19 @@ def test_the_copy_of_windows_counts_once_for_nodes_that_share_it() -> None:
     assert fastest(ways) == f"flat positions of {GATHERED_TAPS.name}, plain"
     gathered = [way for way in ways if GATHERED_TAPS.name in way.name]
     assert all(way.first is not None and 0 < way.first.cycles < way.cycles for way in gathered)
+
+
+@pytest.mark.parametrize("target", [ZEN3, RAPIDS])
+@pytest.mark.parametrize(("side", "is_blocked"), [(32, False), (64, False), (37, True)])
+def test_tiles_of_filters_load_channels_anew_that_evict_one_another(
+    target: Target, side: int, is_blocked: bool
+) -> None:
+    """Each channel of plain data begins at a multiple of 4,096 bytes."""
+    ways = estimated((1, 512, side, side), (128, 512, 1, 1), target=target)
+    assert (fastest(ways) == "direct, in blocks") is is_blocked
+
+
+@pytest.mark.parametrize(("stride", "are_gathered"), [(1, False), (2, True)])
+def test_places_are_gathered_for_a_single_tap_with_a_stride(stride: int, are_gathered: bool) -> None:
+    names = {way.name for way in estimated((1, 64, 64, 64), (256, 64, 1, 1), target=ZEN3, strides=(stride, stride))}
+    assert any(GATHERED_TAPS.name in name for name in names) is are_gathered

@@ -9,19 +9,20 @@ them; part of that time is hidden by arithmetic. All computations are on arrays 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
 from tilewright.base.dtypes import bf16, f32, i32
+from tilewright.cost.pieces import Cycles, lines_read, many_rows, pieces_apart, stored_apart
 from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
+from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.tile_descriptions import TileProduct
@@ -33,8 +34,6 @@ from tilewright.space.knobs import Knob
 from tilewright.space.population import Choice, Population, all_of
 from tilewright.target.machine import GUESSED_EXTENT, MOST_CHUNKS
 from tilewright.target.target import Target
-
-Cycles: TypeAlias = NDArray[np.floating]
 
 COPIED = 2.0
 """Passes over a matrix for a copy: it is read and written."""
@@ -106,7 +105,7 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
     match nest:
         case Tiles(facts=facts, registers=registers, parallel=parallel):
             cycles = tile_cycles(facts, population, registers, target)
-            return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
+            return _shared(cycles, _tasks(facts, population), target) if parallel else cycles
         case MatrixTiles(facts=facts, parallel=parallel):
             cycles = matrix_cycles(nest, population, target)
             return _shared(cycles, _tiles(facts, population), target) if parallel else cycles
@@ -308,22 +307,14 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                 arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
             waiting = _waiting(facts, population, vectors * panel_size, target)
             lies_apart = vector_size < facts.row_length
-            waiting += np.where(lies_apart, _pieces_apart(facts, population, panel_size, target), 0.0)
+            waiting += np.where(lies_apart, pieces_apart(facts, population, panel_size, target), 0.0)
             arithmetic += vector_count * panel_count * waiting
     if facts.crosses:
         arithmetic = np.where(panels > machine.crossed_panels, machine.scattered * arithmetic, arithmetic)
-    arithmetic += _stored_apart(facts, population, target)
+    arithmetic += stored_apart(facts, population, target)
+    if facts.is_window:
+        arithmetic += many_rows(facts, population, target)
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
-
-
-def _stored_apart(facts: TileFacts, population: Population, target: Target) -> Cycles:
-    """Stall cycles for rows of results beyond the second cache that are stored piece by piece, strip after strip: each
-    begins where no processor foresees it."""
-    column_tiles = -(-facts.vector // population.column("lanes"))
-    stored = facts.groups * facts.places * facts.rows * facts.vector * facts.panels * facts.itemsize
-    in_pieces = (column_tiles > 1) & (population.column("order") != Order.ROWS_COLUMNS.value)
-    is_far = stored > target.l2_bytes
-    return np.where(in_pieces & is_far, target.machine.near_piece * facts.rows * facts.panels * column_tiles, 0.0)
 
 
 def _remaining(facts: TileFacts, population: Population) -> Cycles:
@@ -360,19 +351,6 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
         all_rows = facts.rows / first * _contraction(facts, population, first, columns, target)
         meanwhile = np.where(is_shared, all_rows, meanwhile)
     return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, machine.second_cache * vectors, 0.0)
-
-
-def _pieces_apart(facts: TileFacts, population: Population, panels: NDArray[np.int64], target: Target) -> Cycles:
-    """Stall cycles for a strip that is a piece of each row, for so many panels, and for the pieces of the result: each
-    begins where no processor foresees it. If the strip is asked for while the one before is multiplied, half of it."""
-    machine = target.machine
-    if facts.streamed <= target.l2_bytes:
-        return machine.second_cache * panels * facts.reduction
-    is_far = facts.streamed > min(target.l3_bytes, machine.third_share)
-    row_tiles = -(-facts.rows // population.column("rows"))
-    times = np.where(population.column("order") == Order.ROWS_COLUMNS.value, row_tiles, 1)
-    one = (machine.far_piece if is_far else machine.near_piece) * np.where(population.column("prefetch") == 2, 1, 2)
-    return one * panels * (times * facts.reduction + facts.rows)
 
 
 def _pieces(extent: int, tile: NDArray[np.int64]) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
@@ -434,7 +412,7 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     order = population.column("order")
     depth = _remaining(facts, population) * facts.reduction * facts.itemsize
     strip = lanes * panels * depth
-    line = depth * _lines_read(facts) * facts.overlap.stride / facts.overlap.taps
+    line = depth * lines_read(facts) * facts.overlap.stride / facts.overlap.taps
     band, image = rows * line, facts.rows * line
     matrix = facts.vector * facts.panels * depth
     column_tiles = -(-facts.vector // lanes) * -(-facts.panels // panels)
@@ -448,18 +426,11 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
     again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)
     if facts.is_row_major:
-        packed = population.column("pack") == 1
+        packed = population.column("pack") == Pack.MATRIX.value
         # A strip of a row-major matrix maps to few sets of the first cache: it is read from the second one each time.
         near, far = (rate(np.full(len(population), distance)) for distance in (target.l1_bytes + 1.0, matrix))
         again += np.where(packed, COPIED * matrix * far, row_tiles * matrix * near)
     return facts.groups * facts.places * again
-
-
-def _lines_read(facts: TileFacts) -> float:
-    """The bytes of lines that come with each byte of a row: elements of neighbouring rows that lie apart in a line have
-    others between them, if a single tap reads them."""
-    is_apart = facts.overlap.taps == 1 and facts.itemsize < facts.row_bytes < _LINE
-    return facts.row_bytes / facts.itemsize if is_apart else 1.0
 
 
 class _Rates:
@@ -481,6 +452,12 @@ class _Rates:
 def _tiles(facts: TileFacts, population: Population) -> NDArray[np.int64]:
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     return facts.groups * facts.places * -(-facts.vector // lanes) * -(-facts.rows // rows) * -(-facts.panels // panels)
+
+
+def _tasks(facts: TileFacts, population: Population) -> NDArray[np.int64]:
+    """What cores may share: tiles, but those that read one copied strip stay together."""
+    tiles, together = _tiles(facts, population), -(-facts.rows // population.column("rows"))
+    return np.where(population.column("pack") == Pack.STRIPS.value, tiles // together, tiles)
 
 
 def _shared(cycles: Cycles, tasks: NDArray[np.int64], target: Target) -> Cycles:

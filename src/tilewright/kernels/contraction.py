@@ -17,6 +17,7 @@ from tilewright.loops.ir import Block, Store
 from tilewright.loops.program import Dim
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Var, const
+from tilewright.symbolic.linear import constant_of, polynomial
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars, substitute, walk
 from tilewright.target.machine import GUESSED_EXTENT
@@ -121,11 +122,27 @@ def window(block: Block) -> Roles | None:
 
 def _slides(block: Block, operand: Expr) -> bool:
     """Whether all reduction axes move ``operand`` along the axes of the result, as in a depthwise convolution: then
-    neighbours read the same elements, and no element is read for several filters."""
-    reduced = {axis.var for axis in block.axes if axis.kind is IterKind.REDUCE and not _is_unit(axis)}
-    spatial = {axis.var for axis in block.axes if axis.kind is IterKind.SPATIAL}
-    used = [free_vars(i) for node in walk(operand) if isinstance(node, Read) for i in node.indices]
-    return bool(reduced) and all(any(v in u and u & spatial for u in used) for v in reduced)
+    neighbours read the same elements, and no element is read for several filters.
+
+    The channels of a group with several filters are not such an axis: a step of the groups is longer than all of it.
+    """
+    reduced = [axis for axis in block.axes if axis.kind is IterKind.REDUCE and not _is_unit(axis)]
+    spatial = {axis.var for axis in block.axes if axis.kind is IterKind.SPATIAL and not _is_unit(axis)}
+    indices = [index for node in walk(operand) if isinstance(node, Read) for index in node.indices]
+    has_filters = bool(spatial - _depends_on(operand))
+
+    def moves(index: Expr, axis: IterVar) -> bool:
+        used = free_vars(index)
+        return axis.var in used and bool(used & spatial) and not (has_filters and is_block(index, axis))
+
+    return bool(reduced) and all(any(moves(index, axis) for index in indices) for axis in reduced)
+
+
+def is_block(index: Expr, axis: IterVar) -> bool:
+    """Whether ``index`` goes along ``axis`` step by step, and each step of others leads past all of it."""
+    places, steps = polynomial(index), constant_of(polynomial(axis.extent))
+    others = [abs(step) for place, step in places.items() if place and place != (axis.var,)]
+    return places.get((axis.var,)) == 1 and (not others or (steps is not None and min(others) >= steps))
 
 
 def _product(block: Block) -> tuple[Expr, Expr] | None:

@@ -13,6 +13,7 @@ from tilewright.kernels.dot_products import dot_products
 from tilewright.kernels.narrowing import factors
 from tilewright.kernels.nests import VECTORS, Tiles
 from tilewright.kernels.packing import Group
+from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.relayout import Layouts, blocked, operations
 from tilewright.kernels.tiling import Unroll
 from tilewright.loops.ir import Block, Store
@@ -136,7 +137,8 @@ def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:
     steps = tiles.facts.reduction // group_of(instruction) * instruction.multiply_adds
     facts, own = replace(tiles.facts, reduction=steps, steps=0), lanes_of(instruction)
     lanes = tuple(n for n in tiles.values("lanes") if facts.vector % n == 0) or (own,)
-    changed = {"lanes": lanes, "unroll": (Unroll.NOTHING.value,)}
+    packs = tuple(way for way in tiles.values("pack") if way != Pack.STRIPS.value)
+    changed = {"lanes": lanes, "unroll": (Unroll.NOTHING.value,), "pack": packs}
     knobs = tuple(Knob(knob.name, changed.get(knob.name, knob.values)) for knob in tiles.knobs)
     registers = replace(tiles.registers, count=tiles.registers.count - instruction.temporaries)
     return replace(tiles, knobs=knobs, facts=facts, registers=registers, instruction=instruction)

@@ -12,20 +12,19 @@ import numpy as np
 
 from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
+from tilewright.kernels.panel_rows import Pack, pack_matrix, pack_strips
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
-from tilewright.kernels.schedules import schedule_elementwise
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.written_steps import most_steps, with_written_steps
 from tilewright.loops.ir import Block
-from tilewright.loops.memory import GLOBAL
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.prefetch import CACHES
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, block_at
 from tilewright.space.config import Config
 from tilewright.space.knobs import Knob
-from tilewright.space.population import BoolArray, Choice, Population, all_of
+from tilewright.space.population import BoolArray, Choice, IntArray, Population, all_of
 from tilewright.symbolic.domain import IterKind
 from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
@@ -68,7 +67,8 @@ class Nest(ABC):
                 raise ScheduleError(f"{self.name}: {knob.name}={number} is none of {knob.values}")
         if not self.allowed(Population(names, np.array([choice], np.int64)))[0]:
             given = ", ".join(f"{name}={number}" for name, number in zip(names, choice, strict=True))
-            raise ScheduleError(f"{self.name}: {given} do not go together: they need more registers than there are")
+            reason = "they need more registers than there are, or copy what can't be copied"
+            raise ScheduleError(f"{self.name}: {given} do not go together: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Tiles(Nest):
     """A register tile over a whole reduction, with its consumers fused.
 
     Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around it (``Order``); ``unroll``:
-    what of the reduction is written out (``Unroll``); ``pack``: whether the panel's matrix is copied into panels first;
+    what of the reduction is written out (``Unroll``); ``pack``: what of the panel is copied first (``Pack``);
     ``prefetch``: the cache level that the panel is prefetched into, or 0.
     """
 
@@ -154,12 +154,14 @@ class Tiles(Nest):
             is_next = bool(target.machine.panels_ahead and facts.panel_width) and has_next_panel(block, roles)
             steps = 0 if is_next else most_steps(block, roles.rows, target.machine.unrolled_steps)
             facts = replace(facts, next_panel=is_next, steps=steps)
-        pack = (0, 1) if facts.is_row_major else (0,)
+        pack = [Pack.NOTHING]
+        pack += [Pack.MATRIX] if facts.is_row_major else []
+        pack += [Pack.STRIPS] if facts.row_length >= facts.vector > registers.lanes and facts.rows > 1 else []
         unroll = Unroll.EVERYTHING if may_unroll else Unroll.INNERMOST
         is_short = may_unroll or facts.steps > 1 or 1 < facts.innermost <= target.machine.unrolled_taps
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if is_short else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
-        knobs = (*knobs, Knob("pack", pack), prefetch)
+        knobs = (*knobs, Knob("pack", tuple(way.value for way in pack)), prefetch)
         return Tiles(anchor.name, knobs, roles, facts, registers, parallel, ahead)
 
     def without(self, name: str) -> "Tiles":
@@ -181,10 +183,15 @@ class Tiles(Nest):
         return bool(self.facts.slidings)
 
     def allowed(self, population: Population) -> BoolArray:
-        """Checks that accumulators, a row of the panel and a broadcast fit in the registers, and that a copy is not a
-        stream."""
-        is_either = np.equal(population.column("pack") * population.column("prefetch"), 0)
-        return fits(population, self.registers) & is_either
+        """Checks that accumulators, a row of the panel and a broadcast fit in the registers, and that what is
+        copied can be."""
+        return fits(population, self.registers) & may_copy(
+            population.column("pack"),
+            population.column("prefetch"),
+            population.column("lanes"),
+            population.column("panels"),
+            self.facts.vector,
+        )
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """See ``Nest``."""
@@ -193,7 +200,7 @@ class Tiles(Nest):
         reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
         tile = Tile(values["lanes"], values["rows"], values["panels"])
         taps = {sliding.tap for _, sliding in self.facts.slidings} if self._skips_padding(tile) else set[int]()
-        if reduction and reduction[-1] in taps:  # one test of a tap serves all channels
+        if reduction and reduction[-1] in taps and not self.facts.is_sequential:  # one test serves all channels
             reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
         loops = {Unroll.NOTHING: 0, Unroll.EVERYTHING: len(reduction), Unroll.INNERMOST: 1}
         written_out = loops[Unroll(values["unroll"])]
@@ -201,14 +208,16 @@ class Tiles(Nest):
         if written_out and self.facts.steps:
             reduction, parts, written_out = with_written_steps(block, reduction, self.facts.steps)
         plan = Plan(tile, outer, reduction, {}, parts, written_out, self.instruction)
-        self.go(s, plan, values["pack"], values["prefetch"])
+        self.go(s, plan, Pack(values["pack"]), values["prefetch"])
 
-    def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:
-        """Schedule by ``plan``; ``pack``, ``prefetch``: values of these knobs."""
-        if pack and isinstance(self.roles, Contraction):
-            pack_panel(s, self.anchor, self.roles.panel, plan.tile.lanes)
+    def go(self, s: Schedule, plan: Plan, pack: Pack, prefetch: int) -> None:
+        """Schedule by ``plan``; ``prefetch``: the value of this knob."""
+        if pack is Pack.MATRIX and isinstance(self.roles, Contraction):
+            pack_matrix(s, self.anchor, self.roles.panel, plan.tile.lanes)
         self._skip_padding(s, plan.tile)
         schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
+        if pack is Pack.STRIPS and isinstance(self.roles, Contraction):
+            pack_strips(s, self.anchor, self.roles)
         if not prefetch or not isinstance(self.roles, Contraction):
             return
         if prefetch == PANEL_CACHE and self._asks_for_panels(plan):
@@ -248,9 +257,9 @@ def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     fitting = tuple(number for number in lanes if facts.panel_width % number == 0)
     rows = tuple(range(1, min(registers.count, max(facts.rows, 1)) + 1))
     panels = tuple(number for number in PANELS if number <= max(facts.panels, 1))
-    is_wide = facts.vector * facts.panels > registers.lanes and not facts.is_window
+    is_wide = facts.vector * facts.panels > registers.lanes
     rows_outside = (Order.ROWS_COLUMNS,) if is_wide and facts.rows > 1 else ()
-    panel_first = (Order.PANEL_FIRST,) if is_wide and facts.places > 1 else ()
+    panel_first = (Order.PANEL_FIRST,) if is_wide and facts.places > 1 and not facts.is_window else ()
     orders = tuple(order.value for order in (Order.COLUMNS_ROWS, *rows_outside, *panel_first))
     shapes = Knob("lanes", fitting or (lanes[0],)), Knob("rows", rows), Knob("panels", panels)
     return *shapes, Knob("order", orders)
@@ -267,12 +276,11 @@ def fits(population: Population, registers: Registers) -> BoolArray:
     return np.less_equal((population.column("rows") + 1) * columns + 1, registers.count)
 
 
-def pack_panel(s: Schedule, anchor: BlockRef, panel: str, lanes: int) -> None:
-    """First copy the matrix that ``anchor`` reads as its panel into panels of ``lanes`` columns."""
-    copy = s.cache_read(anchor, panel, GLOBAL)
-    packed = block_at(s.program, copy).stmt.writes[0].buffer.name
-    s.transform_layout(copy, packed, f"k, n -> n // {lanes}, k, n % {lanes}")
-    schedule_elementwise(s, copy, lanes, parallel=True)
+def may_copy(pack: IntArray, prefetch: IntArray, lanes: IntArray, panels: IntArray, vector: int) -> BoolArray:
+    """Which values of these knobs go together: a copy of a matrix is not prefetched, and strips that are copied are of
+    one panel, and not all of its ``vector`` columns."""
+    is_matrix, are_strips = (np.equal(pack, way.value) for way in (Pack.MATRIX, Pack.STRIPS))
+    return ~(is_matrix & (prefetch > 0)) & (~are_strips | ((lanes < vector) & (panels == 1)))
 
 
 LIVE = 4

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from tilewright.kernels.contraction import Contraction, Extents
 from tilewright.kernels.nests import Tiles
+from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.schedules import iterations, ref, vectorize_last
 from tilewright.kernels.tiling import Plan
 from tilewright.loops.ir import Block, Store
@@ -62,7 +63,7 @@ class PaddedGroups(Tiles):
         own = (tiles.name, tiles.knobs, tiles.roles, tiles.facts, tiles.registers, tiles.parallel, tiles.stream_ahead)
         return PaddedGroups(*own, points=tiles.points, padding=padding, group=group)
 
-    def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:
+    def go(self, s: Schedule, plan: Plan, pack: Pack, prefetch: int) -> None:
         """See ``Tiles``."""
         Tiles.go(replace(self, parallel=False), s, plan, pack, prefetch)
         around = loops_of(s.program, self.anchor)

@@ -12,6 +12,7 @@ from typing import cast
 
 from tilewright.kernels.contraction import Tile
 from tilewright.kernels.nests import Tiles, fits
+from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.schedules import driver, extent_of
 from tilewright.kernels.tiling import Plan, axes_of
 from tilewright.schedule.schedule import Schedule
@@ -125,7 +126,7 @@ class TileBlocks:
         def number(name: str) -> int:
             return cast(int, decided[name])
 
-        self.nest.go(s, self._plan(decided), number(PACK), number(PREFETCH))
+        self.nest.go(s, self._plan(decided), Pack(number(PACK)), number(PREFETCH))
 
     def _plan(self, decided: Mapping[str, Value]) -> Plan:
         blocked, over = self.blocked, self.over

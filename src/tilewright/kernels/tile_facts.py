@@ -1,6 +1,6 @@
 """What a reduction's program says about the time of its register tiles: extents, bytes, reuse, padding."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from operator import mul
@@ -75,6 +75,14 @@ class TileFacts:
     """Elements between the terms of a sum in a panel that is a parameter: tiles of fewer read pieces that lie apart."""
     streamed_again: int = 0
     """Bytes of the panel if it is a parameter that is read once for each of an open number of places; else 0."""
+    window_bytes: int = 0
+    """Bytes of what a window slides over, if it is a parameter; else 0."""
+
+    @property
+    def is_sequential(self) -> bool:
+        """Whether the terms of a sum lie one after the other in a panel that is a parameter, such as filters in blocks.
+        In another order, steps would read parts of lines that lie apart."""
+        return 0 < self.row_length <= self.vector
 
     def shares_panels(self, lanes: NDArray[np.int64], rows: NDArray[np.int64]) -> BoolArray:
         """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a
@@ -116,6 +124,7 @@ class TileFacts:
             innermost=0 if isinstance(roles, Contraction) else _innermost(block, roles, extents),
             row_length=row_length(program, block, roles),
             streamed_again=_streamed(roles, program) if _are_open(places) else 0,
+            window_bytes=0 if isinstance(roles, Contraction) else _window_bytes(block, program),
         )
 
     def remaining(self, sizes: Mapping[str, int]) -> float:
@@ -146,9 +155,17 @@ def _are_open(axes: Iterable[IterVar]) -> bool:
 
 def _streamed(roles: Roles, program: Program) -> int:
     """Bytes of the panel, if it is a parameter."""
-    name = roles.panel if isinstance(roles, Contraction) else None
-    found = (p.dtype.itemsize * prod(map(Extents(program.dims).of, p.shape)) for p in program.params if p.name == name)
-    return next(found, 0)
+    return max(_param_bytes(program, {roles.panel} if isinstance(roles, Contraction) else set()), default=0)
+
+
+def _window_bytes(block: Block, program: Program) -> int:
+    """Bytes of the largest operand that is a parameter."""
+    return max(_param_bytes(program, {read.source.name for read in _operands(block)}), default=0)
+
+
+def _param_bytes(program: Program, names: Collection[str]) -> Iterator[int]:
+    extent = Extents(program.dims).of
+    return (p.dtype.itemsize * prod(map(extent, p.shape)) for p in program.params if p.name in names)
 
 
 def _values(block: Block) -> Iterator[Expr]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tilewright.kernels.contraction import Contraction
 from tilewright.kernels.nests import Tiles
+from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.schedules import extent_of, ref, schedule_elementwise
 from tilewright.kernels.tiling import Order, Plan
 from tilewright.loops.ir import Block, LoopKind
@@ -41,12 +42,13 @@ class UnpackedTiles(Tiles):
         strip = target.l2_bytes // _PART // (tiles.facts.itemsize * max(1, tiles.facts.reduction))
         lanes = tiles.values("lanes")
         fitting = tuple(number for number in lanes if number <= strip) or lanes[:1]
-        fixed = {"lanes": fitting, "order": (Order.COLUMNS_ROWS.value,), "pack": (0,), "prefetch": (0,)}
+        order, pack = (Order.COLUMNS_ROWS.value,), (Pack.NOTHING.value,)
+        fixed = {"lanes": fitting, "order": order, "pack": pack, "prefetch": (0,)}
         knobs = tuple(Knob(knob.name, fixed.get(knob.name, knob.values)) for knob in tiles.knobs)
         own = (tiles.roles, tiles.facts, tiles.registers, tiles.parallel, tiles.stream_ahead)
         return UnpackedTiles(tiles.name, knobs, *own, points=tiles.points, unpacked=unpacked)
 
-    def go(self, s: Schedule, plan: Plan, pack: int, prefetch: int) -> None:
+    def go(self, s: Schedule, plan: Plan, pack: Pack, prefetch: int) -> None:
         """See ``Tiles``."""
         Tiles.go(self, s, plan, pack, prefetch)
         vector = block_at(s.program, self.anchor).stmt.bindings[self.roles.vector]

@@ -144,6 +144,9 @@ class Machine:
     """Cycles until a piece of a row comes from the third cache, if the pieces of a strip are apart, and asked for."""
     far_piece: float = 40.0
     """The same from memory. (Granite Rapids, measured.)"""
+    foreseen_rows: float = 4.0
+    """Rows that are read side by side from memory without stalls; of three times as many, each line is waited for.
+    (Zen 3, measured.)"""
     near_bytes: float = 24.0
     """Bytes per cycle of a kernel whose data fit in a core's own cache."""
     far_bytes: float = 10.0

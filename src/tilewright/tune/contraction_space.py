@@ -8,7 +8,8 @@ import numpy as np
 
 from tilewright.cost.model import best, estimate
 from tilewright.kernels import tile_blocks
-from tilewright.kernels.nests import Nests, Tiles
+from tilewright.kernels.nests import Nests, Tiles, may_copy
+from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.tile_blocks import TileBlocks
 from tilewright.kernels.tiling import Order, outer_order
 from tilewright.loops.program import Program
@@ -61,8 +62,8 @@ class OfContraction:
     numbers: Mapping[str, IntArray]
     """The numeric features of each knob's values, by its name: (values, numbers)."""
     cycles: Floats
-    """Estimates of the analytic model for each tile, without and with a copy, and without prefetch and with prefetch
-    into each cache: (tiles, 2, 3)."""
+    """Estimates of the analytic model for each tile, each kind of copy (``Pack``), and without prefetch and with
+    prefetch into each cache: (tiles, 3, 3)."""
     first: Digits
     """The candidate that equals the compiler's choice without measurements."""
 
@@ -77,15 +78,16 @@ class OfContraction:
         return OfContraction(blocks, numbers, cycles, np.array(first, np.int64))
 
     def allowed(self, digits: Digits) -> Mask:
-        """Which candidates do not unroll too much; copies are not prefetched, and blocks have no tiles beyond the last.
+        """Which candidates do not unroll too much, copy what can be copied, and have blocks of tiles that exist.
 
         So almost all of them have different schedules.
         """
         tiles = self._numbers(tile_blocks.TILE, digits)
         vectors = -(-tiles.prod(axis=1) // self.blocks.nest.registers.lanes) * self._written_out(digits)
         copied, ahead = (self._numbers(name, digits)[:, 0] for name in (tile_blocks.PACK, tile_blocks.PREFETCH))
-        is_either = np.equal(copied * ahead, 0)
-        return np.less_equal(vectors, MOST_WRITTEN_OUT) & is_either & self._filled(digits)
+        lanes, panels = tiles[:, _PARTS.index("lanes")], tiles[:, _PARTS.index("panels")]
+        is_possible = may_copy(copied, ahead, lanes, panels, self.blocks.nest.facts.vector)
+        return np.less_equal(vectors, MOST_WRITTEN_OUT) & is_possible & self._filled(digits)
 
     def estimates(self, digits: Digits) -> Floats:
         """Cycles by the analytic model of tiles, plus a penalty for each other decision that differs from the
@@ -160,13 +162,13 @@ def _numbers(values: tuple[Value, ...]) -> IntArray:
 
 
 def _cycles(nest: Tiles, chosen: Mapping[str, int], tiles: IntArray, target: Target) -> Floats:
-    """Estimates of tiles, (lanes, rows, panels), without and with a copy, and without prefetch or into each cache."""
+    """Estimates of tiles, (lanes, rows, panels), for each kind of copy, without prefetch and into each cache."""
     names = tuple(knob.name for knob in nest.knobs)
     of_tiles = dict(zip(_PARTS, tiles.T, strict=True))
     caches = (0, *CACHES)
-    cycles = np.empty((len(tiles), 2, len(caches)))
-    for copied, cache in product(range(2), caches):
-        values = {**chosen, **of_tiles, tile_blocks.PACK: copied, tile_blocks.PREFETCH: cache}
+    cycles = np.empty((len(tiles), len(Pack), len(caches)))
+    for copied, cache in product(Pack, caches):
+        values = {**chosen, **of_tiles, tile_blocks.PACK: copied.value, tile_blocks.PREFETCH: cache}
         columns = [np.broadcast_to(np.int64(values[name]), len(tiles)) for name in names]
-        cycles[:, copied, cache] = estimate(nest, Population(names, np.stack(columns, axis=1)), target)
+        cycles[:, copied.value, cache] = estimate(nest, Population(names, np.stack(columns, axis=1)), target)
     return cycles

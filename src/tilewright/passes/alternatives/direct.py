@@ -3,11 +3,15 @@
 from collections.abc import Iterator
 from math import prod
 
+import numpy as np
+
 from tilewright.base.dtypes import bf16
 from tilewright.cost.kernels import pass_cycles, sum_cycles
+from tilewright.cost.pieces import are_evicted
 from tilewright.cost.work import Work
 from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
+from tilewright.kernels.panels_ahead import LINE_BYTES
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
@@ -78,6 +82,8 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
         if not own and together == 1 and points(weight.shape[2:]) > 1:
             summing *= _short_rows(result, points(weight.shape[1:]) * weight.dtype.itemsize, result.shape[-1], blocks)
+        if reads is not Reads.BLOCKED and data in facts.outside and points(weight.shape[2:]) == 1:
+            summing += _evicted(result, data, target)
         if together > 1 and tile_unit(target, bf16, bf16) is not None:
             summing = max(summing / sum_gain(data, blocks), _loading(result, weight, blocks))
         yield _in_blocks(node, copying + padding + summing, reads)
@@ -124,6 +130,16 @@ def _short_rows(result: Value, filter_bytes: int, places: Expr, blocks: Blocks) 
     if points(result.shape[1:2]) <= width:
         return _step(row, target) / _step(most, target)
     return max(1.0, target.vector_bits / 8 / target.machine.second_bytes * target.fma_per_cycle / row)
+
+
+def _evicted(result: Value, data: Value, target: Target) -> float:
+    """Cycles in which each tile of a single tap loads the lines of plain channels anew, as they evict one another:
+    tiles of filters read the same places one after the other."""
+    channels, plane = points(data.shape[1:2]), points(data.shape[2:]) * data.dtype.itemsize
+    tiles = points(result.shape) / (register_of(result, target) * (target.vector_registers - 4))
+    is_apart = plane % (2 * LINE_BYTES) == 0  # else they are in all sets
+    is_evicted = is_apart and are_evicted(channels, plane, np.array(LINE_BYTES), target)
+    return target.machine.near_piece * channels * tiles if is_evicted else 0.0
 
 
 def _step(rows: int, target: Target) -> float:

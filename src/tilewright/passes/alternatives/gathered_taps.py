@@ -79,15 +79,15 @@ class _Problem:
 
 
 def _problem(node: Node, facts: Facts) -> _Problem | None:
-    """The convolution, if several taps of enough known filters read no more than the second cache holds, or than there
-    are results."""
+    """The convolution, if the taps of enough known filters read no more than the second cache holds, or than there are
+    results. A single tap is gathered if it has a stride: its places are then neighbours."""
     if node.op != _CONVOLUTION or node.inputs[1] not in facts.constants or facts.narrow.products(node) > 1:
         return None
     data, weight, *others = node.inputs
     assert data is not None and weight is not None, "a convolution has data and a weight"
     shape, outputs, array = static(data.shape), static(node.outputs[0].shape), facts.constants[weight]
     kernel, rank = array.shape[2:], array.ndim - 2
-    if shape is None or outputs is None or 0 in (*shape, *outputs) or prod(kernel) < 2 or data.dtype != f32:
+    if shape is None or outputs is None or 0 in (*shape, *outputs) or data.dtype != f32:
         return None
     attributes = dict(node.attributes)
     names = ("strides", 1, 1), ("dilations", 1, 1), ("pads", 2, 0)
@@ -98,7 +98,7 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     is_small = prod(taps) <= max(prod(outputs), facts.target.l2_bytes // f32.itemsize)
     if not isinstance(group, int) or len(array) // group < _FEWEST or not is_small:
         return None
-    is_row_anyway = rank == 1 and options["strides"] == (1,)
+    is_row_anyway = options["strides"] == (1,) * rank and (rank == 1 or prod(kernel) == 1)
     if is_row_anyway or _share_inside(shape[2:], outputs[2:], options) <= _LEAST_INSIDE:
         return None
     if _has_many_pages(prod(array.shape[1:]), prod(outputs[2:]) * f32.itemsize, facts.target):
