@@ -128,7 +128,7 @@ def test_decisions_beside_those_of_the_analytic_choice() -> None:
     analytic = space.analytic()
     assert analytic is not None
     decided = space.describe(analytic)
-    faster = space.digits({**decided, "written out": 1})
+    faster = space.digits({**decided, "written out": 0 if decided["written out"] else 1})
     jobs = [
         Job(str(PRODUCT), space.schedule(digits).trace.to_json(), HOST, decisions=space.decisions(digits))
         for digits in (analytic, faster)
