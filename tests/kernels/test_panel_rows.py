@@ -28,8 +28,6 @@ from tilewright.symbolic.expr import ONE
 from tilewright.target.target import Target
 
 TARGET = Target.parse("x86_64,graniterapids,l1=48K,l2=2M,l3=480M")
-
-
 ZEN3 = Target.parse("x86_64,znver3,l1=32K,l2=512K,l3=32M")
 
 
@@ -121,7 +119,7 @@ def test_windows_with_filters_of_their_own_slide_whatever_their_stride() -> None
 
 @pytest.mark.parametrize(("places", "copied"), [(64 * 64, True), (32 * 32, True), (56 * 56, False), (57 * 57, False)])
 def test_strips_are_copied_if_their_pieces_evict_one_another(places: int, copied: bool) -> None:
-    """Lines at multiples of 4,096 bytes share a set of the first cache; there are 128 channels and eight ways."""
+    """Lines at multiples of 4,096 bytes share a set of the first cache; there are 64 channels and eight ways."""
     choice = chosen(nest_of(pointwise(1, 64, 128, places), ZEN3), ZEN3)
     assert (Pack(choice["pack"]) is Pack.STRIPS) is copied
     if copied:

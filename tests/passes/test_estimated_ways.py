@@ -77,7 +77,7 @@ def test_the_copy_of_windows_counts_once_for_nodes_that_share_it() -> None:
 def test_tiles_of_filters_load_channels_anew_that_evict_one_another(
     target: Target, side: int, is_blocked: bool
 ) -> None:
-    """Each channel of plain data begins at a multiple of 4,096 bytes."""
+    """Each channel of plain data begins at a multiple of 4,096 bytes, but for images of 37 x 37."""
     ways = estimated((1, 512, side, side), (128, 512, 1, 1), target=target)
     assert (fastest(ways) == "direct, in blocks") is is_blocked
 
