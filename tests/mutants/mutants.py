@@ -3574,10 +3574,10 @@ MUTANTS = (
         ("tests/kernels/test_open_tiles.py",),
     ),
     Mutant(
-        "groups: data of no known size are padded in a loop over images",
-        "kernels/padded_groups.py",
-        "if starts and is_apart and is_known and extents(group) >= ENOUGH_CHUNKS:",
-        "if starts and is_apart and extents(group) >= ENOUGH_CHUNKS:",
+        "parts: data of no known size are padded in a loop over images",
+        "kernels/padded_parts.py",
+        "return tuple(sorted(found, key=lambda place: place in roles.panel_axes)) if is_known else ()",
+        "return tuple(sorted(found, key=lambda place: place in roles.panel_axes))",
         ("tests/test_dynamic_models.py::test_images_of_any_size_are_one_model_elsewhere",),
     ),
     Mutant(
@@ -3585,7 +3585,7 @@ MUTANTS = (
         "schedule/blocks.py",
         "        if region.buffer != old:\n            return region\n        starts",
         "        starts",
-        ("tests/kernels/test_padded_groups.py::test_groups_of_bf16_are_right",),
+        ("tests/kernels/test_padded_parts.py::test_groups_of_bf16_are_right",),
     ),
     Mutant(
         "results: memory of any size is used again",

@@ -5,6 +5,7 @@ It uses neither measurements nor records.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 from tilewright.cost.model import best, least_cycles
 from tilewright.cost.recurrence import is_recurrent, recurrence
@@ -14,13 +15,14 @@ from tilewright.kernels.contraction import Contraction, Extents, analyze, window
 from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
-from tilewright.kernels.padded_groups import PaddedGroups, padded_group
+from tilewright.kernels.padded_parts import PaddedParts, parts_of
 from tilewright.kernels.reductions import inline_open_rows, reduces_rows, schedule_reduction, schedule_rows
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import (
     drop_unread,
     inline_all,
     is_reduction,
+    iterations_of,
     schedule_elementwise,
 )
 from tilewright.kernels.transforms import first_stages, schedule_transform
@@ -30,10 +32,11 @@ from tilewright.loops.ir import Block, Store
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, block_at, consumers
 from tilewright.symbolic.domain import IterKind
-from tilewright.symbolic.expr import ONE, Binary, Expr, Read, Select, Unary, Var, const
+from tilewright.symbolic.expr import ONE, Binary, Const, Expr, Read, Select, Unary, Var, const
 from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
 from tilewright.symbolic.traversal import free_vars, walk
+from tilewright.target.machine import ENOUGH_CHUNKS
 from tilewright.target.target import Target
 
 
@@ -221,22 +224,31 @@ def _row_products(s: Schedule, anchor: BlockRef, target: Target) -> RowProducts 
 
 def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Target) -> Iterator[Nest]:
     """The nests of the elementwise producers, then of the contraction with all its consumers."""
-    block = block_at(s.program, anchor).stmt
+    block, producers = block_at(s.program, anchor).stmt, _before(s, anchor)
     tiles = Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
-    match _before(s, anchor):
-        case (only,) if tiles.facts.panel_width and unpacked_panel(only, roles):
-            yield UnpackedTiles.around(tiles, only.name, target)
-            return
-        case (only,) if (group := padded_group(s.program, only, block, roles)) is not None:
-            tiles = PaddedGroups.around(tiles, only.name, group)
-        case producers:
-            for other in producers:
-                yield elementwise(s, other, target)
+    if len(producers) == 1 and tiles.facts.panel_width and unpacked_panel(producers[0], roles):
+        yield UnpackedTiles.around(tiles, producers[0].name, target)
+        return
     instruction = instruction_for(block, roles, target)
     matrix = MatrixTiles.of(tiles, block, target, all_rows=_moves_rows(s, block, roles))
     if instruction is not None:
         tiles = by_instruction(tiles, instruction)
-    yield tiles if matrix is None else min(tiles, matrix, key=lambda nest: least_cycles(nest, target))
+    parts = _padded_parts(s, tiles, producers[0], roles, target) if len(producers) == 1 else None
+    nests = [nest for nest in (parts, tiles, matrix) if nest is not None]
+    chosen = nests[0] if len(nests) == 1 else min(nests, key=lambda nest: least_cycles(nest, target))
+    if chosen is not parts:
+        yield from (elementwise(s, other, target) for other in producers)
+    yield chosen
+
+
+def _padded_parts(s: Schedule, tiles: Tiles, padding: Block, roles: Contraction, target: Target) -> PaddedParts | None:
+    """Tiles that pad image by image, or group by group; None if there are too few parts to share among threads."""
+    sums = block_at(s.program, tiles.anchor).stmt
+    axes = parts_of(s.program, padding, sums, roles)
+    chunks = prod(iterations_of(sums.axes[axis]) for axis in axes if isinstance(sums.axes[axis].extent, Const))
+    if not axes or (tiles.parallel and chunks < min(2 * target.cores, ENOUGH_CHUNKS)):
+        return None
+    return PaddedParts.around(tiles, s.program, padding, sums, axes)
 
 
 def _moves_rows(s: Schedule, block: Block, roles: Contraction) -> bool:

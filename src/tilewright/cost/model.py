@@ -22,6 +22,7 @@ from tilewright.kernels.dot_descriptions import lanes_of
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Registers, Tiles, fits, tile_knobs
 from tilewright.kernels.packing import Matrix
+from tilewright.kernels.padded_parts import PaddedParts
 from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.panels_ahead import PANEL_CACHE
 from tilewright.kernels.row_products import RowProducts
@@ -52,7 +53,7 @@ def _levels(target: Target) -> tuple[_Level, ...]:
     machine = target.machine
     return (
         _Level(target.l2_bytes, machine.l2_registers),
-        _Level(max(target.l2_bytes, target.l3_bytes), machine.l3_registers),
+        _Level(max(target.l2_bytes, min(target.l3_bytes, machine.mapped_bytes)), machine.l3_registers),
         _Level(float("inf"), machine.memory_registers),
     )
 
@@ -103,6 +104,9 @@ def chosen_cycles(nest: Nest, target: Target, rated: Sequence[tuple[Nest, Target
 def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
     """Cycles of each choice of ``nest``, on all cores that it may use."""
     match nest:
+        case PaddedParts(parallel=parallel):
+            cycles, parts = parts_cycles(nest, population, target), np.full(len(population), nest.count)
+            return _shared(cycles, parts, target) if parallel else cycles
         case Tiles(facts=facts, registers=registers, parallel=parallel):
             cycles = tile_cycles(facts, population, registers, target)
             return _shared(cycles, _tasks(facts, population), target) if parallel else cycles
@@ -123,6 +127,30 @@ def estimate(nest: Nest, population: Population, target: Target) -> Cycles:
             return _shared(cycles, tiles, target) if parallel else cycles
         case _:
             return np.full(len(population), nest.points * unknown_cycles(target))
+
+
+def parts_cycles(nest: PaddedParts, population: Population, target: Target) -> Cycles:
+    """Cycles of the tiles of all parts on one core, less what padding takes less where the data of a part are near.
+
+    Each image reads the panels of all groups again, from a cache while tiles are multiplied, unless these leave out
+    terms: no processor foresees which.
+    """
+    facts, machine, size = nest.facts, target.machine, float(nest.padded_bytes)
+    one = replace(facts, places=facts.places // nest.images, places_bytes=nest.padded_bytes // nest.images)
+    cycles = tile_cycles(one, population, nest.registers, target)
+    weights = facts.groups * facts.vector * facts.panels * facts.reduction * facts.itemsize
+    are_far = weights > min(target.l3_bytes, machine.third_share)
+    coming = weights / (machine.memory_bytes if are_far else machine.third_bytes)
+    is_waiting = are_far or bool(facts.slidings)
+    again = np.maximum(0.0, coming - (0.0 if is_waiting else cycles))
+    if weights + one.places_bytes <= target.l2_bytes:
+        again = np.zeros(len(population))
+    whole, part = _Rates(target, nest.registers.lanes * facts.itemsize)(np.array([size, size / nest.count]))
+    return nest.images * cycles + (nest.images - 1) * again - _STORED * size * (whole - part)
+
+
+_STORED = 3.0
+"""Passes over padded data: they are fetched to be written, written, and read."""
 
 
 def block_cycles(nest: BlockSums, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:
@@ -422,7 +450,8 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     columns_rows = strips + matrix * rate(matrix + image + 0 * strip) + column_tiles * image * rate(image + strip)
     swept = row_tiles * matrix * rate((matrix + band) / target.machine.cache_part)
     rows_columns = row_tiles * band * column_tiles * rate(strip + band) + swept
-    panel_first = strips + column_tiles * image * rate(facts.places * image + strip)
+    all_places = np.minimum(facts.places * image, facts.places_bytes or np.inf)
+    panel_first = strips + column_tiles * image * rate(all_places + strip)
     again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
     again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)
     if facts.is_row_major:

@@ -99,7 +99,9 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     width = max(1, lanes // REGISTERS)
     crossed = crossed_axis(block_at(s.program, block).stmt, width)
     if crossed is not None and _has_own_loops(s, block):
-        _schedule_squares(s, block, crossed, width, parallel)
+        squares = _schedule_squares(s, [ref(loop) for loop in loops_of(s.program, block)], crossed, width)
+        if parallel:
+            _spread(s, squares)
         return
     loops = _free_loops(s, block)
     if not loops:
@@ -114,6 +116,17 @@ def schedule_elementwise(s: Schedule, block: BlockRef, lanes: int, parallel: boo
     outer = [*loops[:-1], *vectorize(s, loops[-1], width if in_periods else lanes)]
     if parallel:
         _spread(s, outer)
+
+
+def schedule_moved(s: Schedule, block: BlockRef, loops: Sequence[LoopRef], lanes: int) -> None:
+    """Vectorize a block that was moved into another nest, and each axis of which has one of ``loops``: in squares if it
+    transposes, else along its last axis."""
+    width = max(1, lanes // REGISTERS)
+    crossed = crossed_axis(block_at(s.program, block).stmt, width)
+    if crossed is None:
+        vectorize_last(s, loops[-1], lanes)
+    else:
+        _schedule_squares(s, loops, crossed, width)
 
 
 def _spread(s: Schedule, loops: list[LoopRef]) -> None:
@@ -156,18 +169,18 @@ def _has_own_loops(s: Schedule, block: BlockRef) -> bool:
     return place.stmt.bindings == tuple(loop.var for loop in place.loops)
 
 
-def _schedule_squares(s: Schedule, block: BlockRef, crossed: int, width: int, parallel: bool) -> None:
-    """Square tiles of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``."""
-    loops = [ref(loop) for loop in loops_of(s.program, block)]
-    extent = extent_of(s, loops[crossed])
+def _schedule_squares(s: Schedule, loops: Sequence[LoopRef], crossed: int, width: int) -> list[LoopRef]:
+    """Square tiles of about ``width``: rows along the last axis, unrolled, with lanes along the axis ``crossed``;
+    returns the loops around them."""
+    outer = list(loops)
+    extent = extent_of(s, outer[crossed])
     whole = even(extent, width)  # guarded lanes would be stored one by one
-    loops[crossed], lanes = s.split(loops[crossed], (None, width if extent % whole else whole))
-    loops[-1], rows = s.split(loops[-1], (None, even(extent_of(s, loops[-1]), width)))
-    s.reorder(*loops, rows, lanes)
+    outer[crossed], lanes = s.split(outer[crossed], (None, width if extent % whole else whole))
+    outer[-1], rows = s.split(outer[-1], (None, even(extent_of(s, outer[-1]), width)))
+    s.reorder(*outer, rows, lanes)
     s.unroll(rows)
     s.vectorize(lanes)
-    if parallel:
-        _spread(s, loops)
+    return outer
 
 
 def _free_loops(s: Schedule, block: BlockRef) -> list[LoopRef]:

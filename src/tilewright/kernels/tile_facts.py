@@ -77,6 +77,8 @@ class TileFacts:
     """Bytes of the panel if it is a parameter that is read once for each of an open number of places; else 0."""
     window_bytes: int = 0
     """Bytes of what a window slides over, if it is a parameter; else 0."""
+    places_bytes: int = 0
+    """Bytes of the data of all places, whose windows overlap along rows and across them; 0 if unknown."""
 
     @property
     def is_sequential(self) -> bool:

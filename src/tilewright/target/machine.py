@@ -117,6 +117,8 @@ class Machine:
     memory_registers: float = 0.25
     """Bandwidth of memory, in the same unit."""
 
+    mapped_bytes: int = 1 << 50
+    """Bytes that the TLB maps, where reads of pieces of more come at the rate of memory, though a cache holds them."""
     page_bytes: int = 4096
     """Bytes of a page: hardware prefetchers stop at its end."""
     pages_at_hand: int = 48
@@ -223,8 +225,9 @@ _RAPIDS = {
     "second_bytes": 21.0,
 }
 # Registers of 256 bits: broadcasts are instructions of their own. Fitted to times of tiles of dense convolutions, alone
-# on the core and beside another thread on it (docs/appendix/kernels.md).
-_ZEN3 = {"issue": 3.5, "unrolled_steps": 8, "load_cycles": 0.1, "l2_registers": 3.0}
+# on the core and beside another thread on it (docs/appendix/kernels.md). The second TLB has 2,048 entries of 4 KiB
+# (AMD's optimization guide), and a virtual machine's misses are long.
+_ZEN3 = {"issue": 3.5, "unrolled_steps": 8, "load_cycles": 0.1, "l2_registers": 3.0, "mapped_bytes": 8 << 20}
 # Known differences, by LLVM's name of the processor.
 _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {

@@ -1,4 +1,5 @@
-"""Convolutions in groups pad the data of a group where they sum over it; tiles have several blocks of its filters."""
+"""Convolutions pad the data of an image, or of a group, where they sum over them; tiles have several blocks of the
+filters of a group."""
 
 import numpy as np
 import onnx
@@ -10,6 +11,7 @@ import tilewright
 from tests.frontend.models import model, run_onnxruntime
 from tilewright.loops.ir import Alloc, Loop, LoopKind, Stmt
 from tilewright.loops.visit import walk
+from tilewright.schedule.tree import all_blocks
 from tilewright.target.target import Target
 
 AVX2 = "x86_64,znver3,l1=32K,l2=512K,l3=32M"
@@ -83,18 +85,86 @@ def test_groups_of_bf16_are_right(shape: tuple[int, ...], groups: int) -> None:
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-2 * float(np.max(np.abs(np.asarray(wanted, np.float32)))))
 
 
-def kernel_of(proto: onnx.ModelProto) -> Stmt:
-    """The scheduled loops of the convolution in groups."""
-    kernels = tilewright.compile(proto, target=AVX2, threads=1, math="strict").compiled.kernels
+def single(
+    shape: tuple[int, ...], filters: int, taps: int, **options: object
+) -> tuple[onnx.ModelProto, dict[str, NDArray[np.float32]]]:
+    """A convolution of plain data."""
+    random = np.random.default_rng(filters)
+    rank = len(shape) - 2
+    size = (filters, shape[1] // int(str(options.get("group", 1))), *[taps] * rank)
+    weight = (random.standard_normal(size) / np.sqrt(np.prod(size[1:]))).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], **{"pads": [taps // 2] * (2 * rank), **options})]
+    inputs = {"x": random.standard_normal(shape).astype(np.float32)}
+    return model(nodes, inputs, ["y"], {"w": weight}), inputs
+
+
+IMAGES = [
+    ((16, 32, 12, 12), 64, 3, {"strides": [2, 2]}),
+    ((16, 3, 30, 31), 32, 7, {"strides": [2, 2]}),
+    ((9, 24, 9, 11), 40, 5, {}),
+    ((16, 64, 20), 64, 3, {}),
+    ((8, 16, 5, 6, 7), 32, 3, {}),
+    ((16, 64, 14, 14), 64, 3, {"dilations": [4, 4], "pads": [4, 4, 4, 4]}),
+    ((16, 64, 10, 10), 64, 3, {"group": 2, "strides": [2, 1]}),
+    ((4, 64, 10, 10), 128, 3, {"group": 4, "pads": [0, 2, 1, 1]}),
+    ((16, 32, 13, 13), 32, 2, {"strides": [3, 3], "pads": [1, 1, 1, 1]}),
+]
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("target", [Target.host(), Target.host().restricted("avx2")], ids=["host", "avx2"])
+@pytest.mark.parametrize(("shape", "filters", "taps", "options"), IMAGES)
+def test_images_are_right(
+    shape: tuple[int, ...], filters: int, taps: int, options: dict[str, object], target: Target, threads: int
+) -> None:
+    proto, inputs = single(shape, filters, taps, **options)
+    (found,) = tilewright.compile(proto, target=target, threads=threads, math="strict").run(None, inputs)
+    (wanted,) = run_onnxruntime(proto, inputs)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def kernel_of(proto: onnx.ModelProto, target: str = AVX2) -> Stmt:
+    """The scheduled loops of the convolution that pads."""
+    kernels = tilewright.compile(proto, target=target, threads=1, math="strict").compiled.kernels
     return next(kernel.program.body for kernel in kernels if "padded" in str(kernel.program))
 
 
-@pytest.mark.parametrize(("groups", "inside"), [(32, True), (2, False)])
-def test_a_group_is_padded_where_it_is_summed(groups: int, inside: bool) -> None:
-    body = kernel_of(grouped((1, 16 * groups, 14, 14), 16 * groups, groups)[0])
+def is_padded_in_parts(body: Stmt) -> bool:
+    """Whether what is padded lies in a loop over parts."""
     parallel = [loop for loop in walk(body) if isinstance(loop, Loop) and loop.kind is LoopKind.PARALLEL]
-    within = {stmt.buffer.name for loop in parallel for stmt in walk(loop) if isinstance(stmt, Alloc)}
-    assert ("padded" in within) is inside
+    return "padded" in {stmt.buffer.name for loop in parallel for stmt in walk(loop) if isinstance(stmt, Alloc)}
+
+
+@pytest.mark.parametrize(("groups", "cores", "inside"), [(32, 16, True), (2, 1, True), (2, 2, False), (4, 2, True)])
+def test_a_group_is_padded_where_it_is_summed(groups: int, cores: int, inside: bool) -> None:
+    """If there are parts enough for the cores."""
+    body = kernel_of(grouped((1, 16 * groups, 14, 14), 16 * groups, groups)[0], f"{AVX2},cores={cores}")
+    assert is_padded_in_parts(body) is inside
+
+
+@pytest.mark.parametrize(
+    ("shape", "filters", "stride", "inside"),
+    [
+        ((16, 256, 28, 28), 256, 2, True),  # 13 MB of all images, an eighth of it of two
+        ((16, 256, 14, 14), 256, 2, True),
+        ((16, 1024, 7, 7), 1024, 2, False),  # each image would read 36 MiB of filters again, from memory
+        ((2, 256, 28, 28), 256, 2, False),  # two cores want more parts
+    ],
+)
+def test_an_image_is_padded_where_it_is_summed(shape: tuple[int, ...], filters: int, stride: int, inside: bool) -> None:
+    """If its filters, which each image reads again, take less time."""
+    body = kernel_of(single(shape, filters, 3, strides=[stride, stride])[0], f"{AVX2},cores=2")
+    assert is_padded_in_parts(body) is inside
+
+
+def test_plain_data_of_an_image_are_transposed_in_squares() -> None:
+    """What is padded is in blocks of channels, and plain data are read along rows."""
+    body = kernel_of(single((16, 256, 14, 14), 256, 3, dilations=[2, 2], pads=[2, 2, 2, 2])[0], f"{AVX2},cores=2")
+    assert is_padded_in_parts(body)
+    inner = [loop for loop in walk(body) if isinstance(loop, Loop) and loop.kind is LoopKind.UNROLLED]
+    (squares,) = [loop.body for loop in inner if "padded" in {block.name for block in all_blocks(loop)}]
+    assert isinstance(squares, Loop) and squares.kind is LoopKind.VECTORIZED
 
 
 def test_tiles_have_several_blocks_of_a_group() -> None:
