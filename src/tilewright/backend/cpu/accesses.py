@@ -5,7 +5,9 @@ contiguously and permuted; anything else is a gather or scatter. Guarded memory 
 guard, a load reads from a block of zeros instead; a guard that differs between lanes becomes the mask of the access.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import gcd
 
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
 from tilewright.backend.cpu.checks import Guard
@@ -40,7 +42,11 @@ class Environment:
 class AccessEmitter:
     """Emits accesses in one function."""
 
-    def __init__(self, text: FunctionText, environment: Environment, ops: ArithmeticEmitter) -> None:
+    def __init__(
+        self, text: FunctionText, environment: Environment, ops: ArithmeticEmitter, *, stores_some: bool
+    ) -> None:
+        """``stores_some``: whether the processor stores some lanes of a vector as fast as all."""
+        self._stores_some = stores_some
         self.text = text
         self.env = environment
         self.ops = ops
@@ -78,20 +84,28 @@ class AccessEmitter:
 
     def store_first(self, buffer: Buffer, address: Address, value: Value, count: int) -> None:
         """Store the first ``count`` lanes of ``value`` (in memory form) contiguously from ``address`` on."""
-        vector, element = vector_of(memory_type(buffer.dtype), value.lanes), memory_type(buffer.dtype)
-        if count > 1 and count & (count - 1) == 0:
-            order = ", ".join(f"i32 {lane}" for lane in range(count))
-            shuffle = f"shufflevector {vector} {value.text}, {vector} poison, <{count} x i32> <{order}>"
-            text = value.text if count == value.lanes else self.text.pure(shuffle, value.depth)
-            part = vector_of(element, count)
-            self.text.effect(f"store {part} {text}, ptr {address.pointer.text}, align {address.alignment}")
-        else:
-            mask = integers(tuple(int(lane < count) for lane in range(value.lanes)), dtypes.boolean)
-            name = f"llvm.masked.store.v{value.lanes}{suffix_of(element)}.p0"
-            self.text.declare(f"declare void @{name}({value.type}, ptr, i32, {mask.type})")
-            args = f"{value.typed}, ptr {address.pointer.text}, i32 {address.alignment}, {mask.typed}"
-            self.text.effect(f"call void @{name}({args})")
+        self._store_lanes(buffer, address, value, tuple(int(lane < count) for lane in range(value.lanes)))
         self.text.forget(buffer.name)
+
+    def _store_lanes(self, buffer: Buffer, address: Address, value: Value, active: tuple[int, ...]) -> None:
+        """Store the ``active`` lanes of ``value`` contiguously from ``address`` on: by the mask, or as few vectors of
+        1, 2, 4, ... lanes."""
+        pieces = list(_pieces(active))
+        if self._stores_some and len(pieces) > 1:
+            self._store_masked(buffer, value, address, integers(active, dtypes.boolean))
+            return
+        element, vector = memory_type(buffer.dtype), vector_of(memory_type(buffer.dtype), value.lanes)
+        for first, count in pieces:
+            order = ", ".join(f"i32 {lane}" for lane in range(first, first + count))
+            text = value.text
+            if count == 1:
+                text = self.text.pure(f"extractelement {vector} {value.text}, i64 {first}", value.depth)
+            elif count < value.lanes:
+                shuffle = f"shufflevector {vector} {value.text}, {vector} poison, <{count} x i32> <{order}>"
+                text = self.text.pure(shuffle, value.depth)
+            pointer = self.advance(address.pointer, element, integer(first)) if first else address.pointer
+            alignment = gcd(address.alignment, first * buffer.dtype.itemsize)
+            self.text.effect(f"store {vector_of(element, count)} {text}, ptr {pointer.text}, align {alignment}")
 
     def to_memory(self, value: Value, lanes: int) -> Value:
         """``value`` in all lanes, in memory form."""
@@ -262,6 +276,12 @@ class AccessEmitter:
             self.text.branch(guard.uniform, [(label, self.text.close_branch()[1])])
             return
         mask = self._mask(guard)
+        if address.stride == 1 and mask.constants is not None:
+            self._store_lanes(buffer, address, stored, mask.constants)
+        else:
+            self._store_masked(buffer, stored, address, mask)
+
+    def _store_masked(self, buffer: Buffer, stored: Value, address: Address, mask: Value) -> None:
         name, pointers, place = self._masked("store", "scatter", buffer, address, stored.lanes)
         self.text.declare(f"declare void @{name}({stored.type}, {pointers}, i32, {mask.type})")
         self.text.effect(f"call void @{name}({stored.typed}, {place}, {mask.typed})")
@@ -288,3 +308,15 @@ class AccessEmitter:
         if guard.uniform is not None:
             mask = self.ops.binary(BinaryOp.AND, mask, guard.uniform)
         return self.ops.broadcast(mask, self.env.lanes)
+
+
+def _pieces(active: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first lane and the number of lanes of the fewest aligned pieces of 1, 2, 4, ... lanes, all ``active``."""
+    first, most = 0, 1 << (len(active).bit_length() - 1)
+    while first < len(active):
+        count = most
+        while count > 1 and (first % count or sum(active[first : first + count]) < count):
+            count //= 2
+        if active[first]:
+            yield first, count
+        first += count

@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.backend.api import PLAIN, Emission, Needs
+from tilewright.backend.cpu.abilities import ANY, Abilities
 from tilewright.backend.cpu.accesses import ZEROS, ZEROS_BYTES
 from tilewright.backend.cpu.checks import Site
-from tilewright.backend.cpu.halves import Halves, halves_of
 from tilewright.backend.cpu.kernel import FunctionInfo, emit_kernel, emit_main
 from tilewright.backend.cpu.llvm import GENERATOR, Effort, compile_assembly, compile_object
-from tilewright.backend.cpu.packs import FEATURE as PACKING
 from tilewright.backend.cpu.regions import RegionText
 from tilewright.backend.cpu.statements import Module
 from tilewright.backend.cpu.support import DECLARATIONS, support_text
@@ -31,7 +30,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.symbolic.check import Origin
 from tilewright.symbolic.expr import ZERO, Expr
-from tilewright.target.target import Architecture, Target
+from tilewright.target.target import Target
 
 _SUPPORT = Recent(4)
 """Object code of the support functions where there is no other cache: it takes longer to make than that of a kernel."""
@@ -96,23 +95,17 @@ def kernel_text(
     checked: bool = False,
     checks: Checks = Checks.ON,
     apart: bool = False,
-    rounds_to_bfloat: bool = False,
-    halves: Halves = Halves.CONVERTED,
-    fuses: bool = False,
-    packs: bool = False,
+    abilities: Abilities = ANY,
 ) -> KernelText:
     """The module of one kernel; with ``checked``, every access is checked. ``checks``: the policy for data-dependent
     indices.
 
     ``apart``: make all of its parallel regions but the last separate modules, if possible, so that regions common to
-    several candidates of its schedule are compiled once. It takes longer if there are none. ``rounds_to_bfloat``,
-    ``fuses`` (multiply-adds), ``packs`` (vectors, as bytes): whether the processor does, by an instruction; ``halves``:
-    what it does with f16.
+    several candidates of its schedule are compiled once. It takes longer if there are none. ``abilities``: those of
+    the processor.
     """
     reports = checks is Checks.ON
-    module = Module(
-        checked=checked, reports=reports, rounds_to_bfloat=rounds_to_bfloat, halves=halves, fuses=fuses, packs=packs
-    )
+    module = Module(checked=checked, reports=reports, abilities=abilities)
     info = emit_kernel(program, module)
     regions = tuple(map(_alone, module.split())) if apart else ()
     return KernelText(_assemble(module), info, tuple(module.sites), regions)
@@ -146,10 +139,7 @@ def emit(main: Program, kernels: Sequence[Program], target: Target, emission: Em
                 checked=emission.checked,
                 checks=emission.checks,
                 apart=emission.apart,
-                rounds_to_bfloat=rounds_to_bfloat(target),
-                halves=halves_of(target),
-                fuses=fuses(target),
-                packs=packs(target),
+                abilities=Abilities.of(target),
             )
         except Unsupported as error:
             raise UnsupportedKernel(program.name, str(error)) from error
@@ -212,24 +202,8 @@ def assembly(program: Program, target: Target) -> str:
 
 def listing(program: Program, target: Target) -> str:
     """The LLVM IR of one kernel, to read."""
-    rounds, halves = rounds_to_bfloat(target), halves_of(target)
-    made = kernel_text(program, rounds_to_bfloat=rounds, halves=halves, fuses=fuses(target), packs=packs(target))
+    made = kernel_text(program, abilities=Abilities.of(target))
     return made.text
-
-
-def rounds_to_bfloat(target: Target) -> bool:
-    """Whether ``target`` has an instruction that rounds to bfloat16."""
-    return target.has("avx512bf16")
-
-
-def fuses(target: Target) -> bool:
-    """Whether ``target`` rounds a product and a sum once."""
-    return target.has("fma") or target.arch is Architecture.AARCH64
-
-
-def packs(target: Target) -> bool:
-    """Whether ``target`` puts vectors of 512 bits in one, of narrower numbers."""
-    return target.has(PACKING)
 
 
 def build_one(program: Program, target: Target, emission: Emission = PLAIN, *, cache: Cache | None = None) -> Image:

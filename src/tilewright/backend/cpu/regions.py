@@ -6,8 +6,8 @@ Values of the surrounding function are passed in an array of eight-byte slots; t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.backend.cpu.abilities import Abilities
 from tilewright.backend.cpu.accesses import Environment
-from tilewright.backend.cpu.halves import Halves
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value
@@ -85,10 +85,7 @@ class Region:
     """The numbers are the total iterations of all its loops, the chunks, and the extents of the loops."""
     bounds: tuple[tuple[Var, int | None], ...]
     offsets: tuple[tuple[str, Expr], ...]
-    rounds_to_bfloat: bool
-    halves: Halves
-    fuses: bool
-    packs: bool
+    abilities: Abilities
 
 
 @dataclass(frozen=True, slots=True)

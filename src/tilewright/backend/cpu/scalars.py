@@ -6,6 +6,7 @@ Inside a vectorized loop an expression is evaluated once, with vectors where its
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.backend.cpu.abilities import Abilities
 from tilewright.backend.cpu.accesses import AccessEmitter, Environment
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks
@@ -44,24 +45,16 @@ class ScalarEmitter:
         environment: Environment,
         indices: IndexChecks,
         accesses: BoundsChecks | None,
-        *,
-        rounds_to_bfloat: bool = False,
-        halves: Halves = Halves.CONVERTED,
-        fuses: bool = False,
-        packs: bool = False,
+        abilities: Abilities,
     ) -> None:
-        """``rounds_to_bfloat``: whether the processor has an instruction that flushes and rounds; ``halves``: what
-        it does with f16; ``fuses``: whether it rounds a product and a sum once; ``packs``: whether it makes bytes of
-        several vectors together."""
         self.text = text
         self.env = environment
-        self.ops = ArithmeticEmitter(text, halves=halves, packs=packs)
-        self.accesses = AccessEmitter(text, environment, self.ops)
+        self.ops = ArithmeticEmitter(text, halves=abilities.halves, packs=abilities.packs)
+        self.accesses = AccessEmitter(text, environment, self.ops, stores_some=abilities.stores_some)
         self._indices = indices
         self._checks = accesses
         self._once = False
-        self._rounds_to_bfloat = rounds_to_bfloat
-        self._fuses = fuses
+        self._abilities = abilities
         self._forms = ByIdentity[tuple[LinearForm, dict[int, Spot]]]()
         """Keyed by buffer and indices; and by the scope, if in memory."""
         self._pointers: dict[tuple[str, DType, tuple[tuple[str, int], ...]], tuple[Value, int]] = {}
@@ -79,7 +72,9 @@ class ScalarEmitter:
                 return self._variable(expr)
             case Read(source, indices) if isinstance(source, Buffer):
                 return self._read(source, indices)
-            case Cast(Unary(UnaryOp.FLUSH, a), dtypes.bf16) if self._rounds_to_bfloat and a.dtype == dtypes.f32:
+            case Cast(Unary(UnaryOp.FLUSH, a), dtypes.bf16) if (
+                self._abilities.rounds_to_bfloat and a.dtype == dtypes.f32
+            ):
                 return self.ops.rounded_to_bfloat(self.value(a))
             case Cast(a, dtypes.u8 | dtypes.i8 as dtype) if (parts := rounded_sum(a, dtype)) is not None:
                 return rounded_to_byte(self.ops, *self._of_rounded(*parts))
@@ -103,7 +98,7 @@ class ScalarEmitter:
     def _of_rounded(self, expr: Expr, zero: Expr) -> tuple[Value, Value, Value | None]:
         """What is rounded, the byte that is added, and one number for all lanes by which it is divided first."""
         byte = self.value(zero)
-        if isinstance(expr, Binary) and expr.op is BinaryOp.DIV and expr.dtype == dtypes.f32 and self._fuses:
+        if isinstance(expr, Binary) and expr.op is BinaryOp.DIV and expr.dtype == dtypes.f32 and self._abilities.fuses:
             dividend, divisor = self.value(expr.a), self.value(expr.b)
             if dividend.lanes > 1 == divisor.lanes == byte.lanes:
                 return dividend, byte, divisor
@@ -138,6 +133,9 @@ class ScalarEmitter:
         if expr.dtype.is_bool and op in (BinaryOp.AND, BinaryOp.OR) and a.dtype.is_bool and _may_fail(b):
             return self._short_circuit(op, a, b)
         return self.ops.binary(op, *self._operands(a, b))
+
+    def _rounds_to_bfloat(self, value: Expr) -> bool:
+        return self._abilities.rounds_to_bfloat and value.dtype == dtypes.f32
 
     def _has_fma(self, dtype: DType) -> bool:
         return dtype in (dtypes.f32, dtypes.f64) or (dtype == dtypes.f16 and self.ops.halves is Halves.COMPUTED)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 
+from tilewright.backend.cpu.abilities import ANY, Abilities
 from tilewright.backend.cpu.accesses import Environment
 from tilewright.backend.cpu.checks import BoundsChecks, Guard, IndexChecks, Site
-from tilewright.backend.cpu.halves import Halves
 from tilewright.backend.cpu.places import Place
 from tilewright.backend.cpu.regions import Captures, Region, RegionText
 from tilewright.backend.cpu.scalars import ScalarEmitter
@@ -71,14 +71,8 @@ class Module:
     """Whether every access is checked."""
     reports: bool = True
     """Whether out-of-range indices are reported."""
-    rounds_to_bfloat: bool = False
-    """Whether the processor has an instruction that rounds to bfloat16."""
-    halves: Halves = Halves.CONVERTED
-    """What it does with f16."""
-    fuses: bool = False
-    """Whether the processor rounds a product and a sum once."""
-    packs: bool = False
-    """Whether it makes bytes of several vectors together."""
+    abilities: Abilities = ANY
+    """Those of the processor."""
 
     def add(self, name: str, region: RegionText) -> None:
         """Add the function of a region."""
@@ -125,16 +119,7 @@ class StatementEmitter:
         module = state.module
         indices = IndexChecks(module.sites if module.reports else None)
         accesses = BoundsChecks(module.sites) if module.checked else None
-        self.scalars = ScalarEmitter(
-            state.text,
-            state.environment,
-            indices,
-            accesses,
-            rounds_to_bfloat=module.rounds_to_bfloat,
-            halves=module.halves,
-            fuses=module.fuses,
-            packs=module.packs,
-        )
+        self.scalars = ScalarEmitter(state.text, state.environment, indices, accesses, module.abilities)
         self._crossings = ByIdentity[Crossing | None]()
 
     def emit(self, stmt: Stmt) -> None:
@@ -365,8 +350,7 @@ class StatementEmitter:
         captures = Captures.of(self.env, numbers)
         name = f"{state.name}.region{len(module.functions)}"
         known = tuple(state.bounds.items()), tuple(state.offsets.items())
-        has = module.rounds_to_bfloat, module.halves, module.fuses, module.packs
-        region = Region(name, loop, captures, *known, *has)
+        region = Region(name, loop, captures, *known, module.abilities)
         argument = captures.pack(self.text, self.env, numbers)
         is_alone = not (module.checked or _has_calls(region.loop) or has_checks(region.loop))
         module.add(name, region_text(region) if is_alone else _outlined(region, module, state.call))
@@ -405,10 +389,7 @@ def region_text(region: Region) -> RegionText:
     def refuse(_: StatementEmitter, call: Call) -> None:
         raise InternalError(f"`{call.callee}` is called by a region that was held to have no calls")
 
-    module = Module(
-        rounds_to_bfloat=region.rounds_to_bfloat, halves=region.halves, fuses=region.fuses, packs=region.packs
-    )
-    return replace(_outlined(region, module, refuse), is_alone=True)
+    return replace(_outlined(region, Module(abilities=region.abilities), refuse), is_alone=True)
 
 
 def _outlined(region: Region, module: Module, call: CallEmitter) -> RegionText:

@@ -1,0 +1,39 @@
+"""What a processor does by one instruction, where others need several."""
+
+from dataclasses import dataclass
+
+from tilewright.backend.cpu.halves import Halves, halves_of
+from tilewright.backend.cpu.packs import FEATURE as PACKING
+from tilewright.target.target import Architecture, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """The abilities of one processor; by default, few."""
+
+    rounds_to_bfloat: bool = False
+    """Whether it flushes and rounds f32 to bfloat16."""
+    halves: Halves = Halves.CONVERTED
+    """What it does with f16."""
+    fuses: bool = False
+    """Whether it rounds a product and a sum once."""
+    packs: bool = False
+    """Whether it puts vectors of 512 bits in one, of narrower numbers."""
+    stores_some: bool = False
+    """Whether it stores some lanes of a vector as fast as all: with AVX-512. Of AVX's own instruction, a store takes
+    AMD's processors 42 operations (Agner Fog's tables, Zen 2 and 3)."""
+
+    @staticmethod
+    def of(target: Target) -> "Abilities":
+        """The abilities of ``target``."""
+        return Abilities(
+            rounds_to_bfloat=target.has("avx512bf16"),
+            halves=halves_of(target),
+            fuses=target.has("fma") or target.arch is Architecture.AARCH64,
+            packs=target.has(PACKING),
+            stores_some=target.has("avx512vl"),
+        )
+
+
+ANY = Abilities()
+"""Those of an unknown processor."""
