@@ -16,6 +16,7 @@ from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
+from tilewright.passes.alternatives.phases import phases_of
 from tilewright.passes.blocks import (
     Blocks,
     Reads,
@@ -193,13 +194,15 @@ def _byte_sums(node: Node, target: Target) -> Iterator[Way]:
 
 
 def _phase_sums(node: Node, blocks: Blocks) -> Way:
-    """A transposed convolution phase by phase: in blocks, as neighbouring positions use different filters."""
+    """A transposed convolution phase by phase: in blocks, as neighbouring positions use different filters. If phases
+    have different taps, a tile is of the few phases of a place, and selects which it adds up."""
     result, weight = node.outputs[0], node.inputs[1]
     assert weight is not None, "a convolution has a weight"
     strides = prod(int(str(extent)) for extent in weight.shape[1 : len(weight.shape) // 2])
     products = points(result.shape) * points(weight.shape[1:]) // strides
+    machine = blocks.target.machine
     cycles = sum_cycles(products, points(weight.shape), blocks.target) * filled_blocks(result, blocks)
-    cycles *= _gathering(node, blocks)
+    cycles *= _gathering(node, blocks) * (1.0 if all(dim.are_even for dim in phases_of(node)) else machine.selecting)
     filter_bytes = points(weight.shape[1:]) // strides * weight.dtype.itemsize
     places = result.shape[-1] // weight.shape[len(weight.shape) // 2 - 1]
     cycles *= _short_rows(result, filter_bytes, places, blocks)

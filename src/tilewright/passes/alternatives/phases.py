@@ -100,12 +100,13 @@ def _is_possible(node: Node, constants: Mapping[Value, Array]) -> bool:
     """Whether all filters read all channels, parameters are known, and all phases begin at the same input."""
     if node.op != _PHASES or any(v is not None and v not in constants for v in node.inputs[1:]):
         return False
-    if any(dim.dilation > 1 < dim.stride for dim in _dimensions(node)):
+    if any(dim.dilation > 1 < dim.stride for dim in phases_of(node)):
         return False
     return dict(node.attributes).get("group", 1) == 1
 
 
-def _dimensions(node: Node) -> list[Phases]:
+def phases_of(node: Node) -> list[Phases]:
+    """The phases of a ``PhaseConv`` along each spatial dimension."""
     attributes = dict(node.attributes)
     return phases(_extents(attributes, "kernel"), _strides(node), _integers(attributes, "dilations"))
 
@@ -115,7 +116,7 @@ def _interleaved(node: Node, constants: Mapping[Value, Array], names: Names) -> 
 
     Filter ``p * CO + co`` computes phase ``p`` of output channel ``co``; phases are in row-major order.
     """
-    if not _is_possible(node, constants) or not all(dim.are_even for dim in _dimensions(node)):
+    if not _is_possible(node, constants) or not all(dim.are_even for dim in phases_of(node)):
         return None
     data, filters, bias = (*node.inputs, None)[:3]
     assert data is not None and filters is not None, "a convolution has data and filters"
@@ -177,7 +178,7 @@ def _separate(node: Node, facts: Facts) -> list[_Phase]:
     """The convolutions of the phases, in row-major order; none if they are alike, too many, or have no taps."""
     if not _is_possible(node, facts.constants):
         return []
-    dims, strides = _dimensions(node), _strides(node)
+    dims, strides = phases_of(node), _strides(node)
     shapes = [None if value is None else static(value.shape) for value in (node.inputs[0], node.outputs[0])]
     kernel = static(_extents(dict(node.attributes), "kernel"))
     are_alike = all(dim.are_even for dim in dims)
