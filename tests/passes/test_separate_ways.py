@@ -40,6 +40,7 @@ GROUPED = [
 ]
 PHASES = [
     NodeCase("ConvTranspose", [f(1, 20, 12, 12)], {"strides": [2, 2]}, [f(20, 200, 3, 3), f(200)]),
+    NodeCase("ConvTranspose", [f(1, 7, 44, 44)], {"strides": [3, 3], "pads": [2] * 4}, [f(7, 48, 5, 5)]),
 ]
 TAPS = [
     NodeCase("ConvTranspose", [f(1, 24, 8, 8)], {"strides": [2, 2], "pads": [2, 2, 2, 2]}, [f(24, 20, 3, 3)]),

@@ -90,7 +90,7 @@ class AccessEmitter:
     def _store_lanes(self, buffer: Buffer, address: Address, value: Value, active: tuple[int, ...]) -> None:
         """Store the ``active`` lanes of ``value`` contiguously from ``address`` on: by the mask, or as few vectors of
         1, 2, 4, ... lanes."""
-        pieces = list(_pieces(active))
+        pieces = list(pieces_of(active))
         if self._stores_some and len(pieces) > 1:
             self._store_masked(buffer, value, address, integers(active, dtypes.boolean))
             return
@@ -310,7 +310,7 @@ class AccessEmitter:
         return self.ops.broadcast(mask, self.env.lanes)
 
 
-def _pieces(active: Sequence[int]) -> Iterator[tuple[int, int]]:
+def pieces_of(active: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The first lane and the number of lanes of the fewest aligned pieces of 1, 2, 4, ... lanes, all ``active``."""
     first, most = 0, 1 << (len(active).bit_length() - 1)
     while first < len(active):
