@@ -28,6 +28,7 @@ from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_
 from tilewright.passes.attention import recognize_attention
 from tilewright.passes.choose import Choices, choose
 from tilewright.passes.choose_parts import choose_parts
+from tilewright.passes.flat_rows import flatten_rows
 from tilewright.passes.flatten import flatten_reductions
 from tilewright.passes.fuse import fuse
 from tilewright.passes.layout import LaidOut
@@ -122,7 +123,7 @@ class Compiled:
     layouts: Mapping[Value, IndexMap]
     """The layouts of those values of ``graph`` that are not row-major."""
     copies: Mapping[str, str]
-    """The model's names of values, by the names of their copies in other layouts."""
+    """The model's names of values, by the names of their copies in other layouts or shapes."""
     choices: Choices
     """The algorithm of each node, and its alternatives."""
     applied: tuple[Applied, ...] = ()
@@ -245,7 +246,7 @@ def transform(choices: Choices, constants: dict[Value, Array], watch: Watch = _u
     """The graph with the chosen algorithms, and the layouts of its values. ``constants``: see ``Choices.apply``."""
     laid_out = choices.apply(constants)
     watch(Stage.LAYOUT, laid_out)
-    laid_out = flatten_reductions(laid_out)
+    laid_out = flatten_rows(flatten_reductions(laid_out))
     watch(Stage.FLATTEN, laid_out)
     verify(laid_out.graph)
     return laid_out

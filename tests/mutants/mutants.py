@@ -3581,6 +3581,27 @@ MUTANTS = (
         ("tests/test_dynamic_models.py::test_images_of_any_size_are_one_model_elsewhere",),
     ),
     Mutant(
+        "stores: pieces of lanes begin anywhere",
+        "backend/cpu/accesses.py",
+        "while count > 1 and (first % count or sum(active[first : first + count]) < count):",
+        "while count > 1 and sum(active[first : first + count]) < count:",
+        ("tests/backend/cpu/test_some_lanes.py::test_pieces_are_the_active_lanes",),
+    ),
+    Mutant(
+        "stores: lanes of a piece are the first ones",
+        "backend/cpu/accesses.py",
+        'order = ", ".join(f"i32 {lane}" for lane in range(first, first + count))',
+        'order = ", ".join(f"i32 {lane}" for lane in range(count))',
+        ("tests/backend/cpu/test_some_lanes.py::test_other_lanes_are_not_touched",),
+    ),
+    Mutant(
+        "rows: each short matrix has a matrix of its own",
+        "passes/flat_rows.py",
+        "return is_short and len(matrix.shape) == 2",
+        "return is_short",
+        ("tests/passes/test_flat_rows.py::test_short_matrices_are_rows_of_one",),
+    ),
+    Mutant(
         "compute_at: indices of all operands of a call are changed",
         "schedule/blocks.py",
         "        if region.buffer != old:\n            return region\n        starts",

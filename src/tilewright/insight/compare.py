@@ -163,9 +163,11 @@ def _row(name: str, kernel: str, nodes: tuple[str, ...], found: Difference, tole
 
 
 def _row_major(compiled: Compiled, value: Value, stored: Array, expected: Array) -> Array:
-    """``stored`` in the layout of ``expected``."""
+    """``stored`` in the layout and the shape of ``expected``."""
     index_map = compiled.layouts.get(value)
-    return stored if index_map is None else unpack(stored, index_map, expected.shape)
+    if index_map is not None:
+        return unpack(stored, index_map, expected.shape)
+    return stored.reshape(expected.shape) if stored.size == expected.size else stored
 
 
 def all_values(compiled: Compiled, feeds: Mapping[str, Array], cache: Store | None = None) -> dict[str, Array]:

@@ -36,7 +36,7 @@ class LaidOut:
     graph: Graph
     layouts: Mapping[Value, IndexMap]
     copies: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Names of values in other layouts, and the values' names in the model."""
+    """Names of values in other layouts or shapes, and the values' names in the model."""
     narrow: Narrow = WIDE
 
     def __str__(self) -> str:
