@@ -158,6 +158,16 @@ def test_an_image_is_padded_where_it_is_summed(shape: tuple[int, ...], filters: 
     assert is_padded_in_parts(body) is inside
 
 
+def test_groups_of_images_of_any_size_are_padded_before() -> None:
+    """What a loop over them would pad has no known size."""
+    proto, inputs = grouped((1, 512, 14, 14), 512, 32)
+    for dim, name in zip(list(proto.graph.input[0].type.tensor_type.shape.dim)[2:], "hw", strict=True):
+        dim.dim_param = name
+    assert not is_padded_in_parts(kernel_of(proto))
+    (found,), (wanted,) = tilewright.compile(proto, math="strict").run(None, inputs), run_onnxruntime(proto, inputs)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_plain_data_of_an_image_are_transposed_in_squares() -> None:
     """What is padded is in blocks of channels, and plain data are read along rows."""
     body = kernel_of(single((16, 256, 14, 14), 256, 3, dilations=[2, 2], pads=[2, 2, 2, 2])[0], f"{AVX2},cores=2")

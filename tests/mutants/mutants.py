@@ -2143,7 +2143,7 @@ MUTANTS = (
     Mutant(
         "uneven phases are interleaved",
         "passes/alternatives/phases.py",
-        "or not all(dim.are_even for dim in _dimensions(node))",
+        "or not all(dim.are_even for dim in phases_of(node))",
         "",
         (
             "tests/ops/test_transposed_convolution.py::"
@@ -3578,7 +3578,7 @@ MUTANTS = (
         "kernels/padded_parts.py",
         "return tuple(sorted(found, key=lambda place: place in roles.panel_axes)) if is_known else ()",
         "return tuple(sorted(found, key=lambda place: place in roles.panel_axes))",
-        ("tests/test_dynamic_models.py::test_images_of_any_size_are_one_model_elsewhere",),
+        ("tests/kernels/test_padded_parts.py::test_groups_of_images_of_any_size_are_padded_before",),
     ),
     Mutant(
         "stores: pieces of lanes begin anywhere",
