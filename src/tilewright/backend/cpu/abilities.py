@@ -20,8 +20,8 @@ class Abilities:
     packs: bool = False
     """Whether it puts vectors of 512 bits in one, of narrower numbers."""
     stores_some: bool = False
-    """Whether it stores some lanes of a vector as fast as all: with AVX-512. Of AVX's own instruction, a store takes
-    AMD's processors 42 operations (Agner Fog's tables, Zen 2 and 3)."""
+    """Whether it stores some lanes of a vector as fast as all: with AVX-512. AVX's own instruction for it is microcode
+    on Zen 1 to 3 (LLVM, issue 213195)."""
 
     @staticmethod
     def of(target: Target) -> "Abilities":
