@@ -145,12 +145,15 @@ def parts_cycles(nest: PaddedParts, population: Population, target: Target) -> C
     again = np.maximum(0.0, coming - (0.0 if is_waiting else cycles))
     if weights + one.places_bytes <= target.l2_bytes:
         again = np.zeros(len(population))
+    total = nest.images * cycles + (nest.images - 1) * again
     whole, part = _Rates(target, nest.registers.lanes * facts.itemsize)(np.array([size, size / nest.count]))
-    return nest.images * cycles + (nest.images - 1) * again - _STORED * size * (whole - part)
+    return total - min(_STORED * size * (whole - part), _MOST_SAVED * total.min())
 
 
 _STORED = 3.0
 """Passes over padded data: they are fetched to be written, written, and read."""
+_MOST_SAVED = 0.5
+"""The largest part of an estimate that is taken off: what is left stays above 0."""
 
 
 def block_cycles(nest: BlockSums, population: Population, target: Target) -> tuple[Cycles, NDArray[np.int64]]:

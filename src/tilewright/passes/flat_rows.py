@@ -1,12 +1,12 @@
 """Multiplies the rows of many short matrices with one matrix as rows of a single one.
 
-``[n, m, k]`` times ``[k, c]`` is computed image by image, in tiles of a few of the ``m`` rows. If there are few, tiles
-are small, or the last one of each image is. As rows of ``[n * m, k]`` they fill whole tiles. What is computed element
+``[n, m, k]`` times ``[k, c]`` is computed matrix by matrix, in tiles of some of the ``m`` rows. If there are few, tiles
+are small. As rows of ``[n * m, k]`` they fill whole tiles. What is computed element
 by element from the result is computed in that shape, too, so that it stays in one kernel with the product. Reshapes
 cost nothing, as kernels read the same memory in another shape.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -18,8 +18,8 @@ from tilewright.ops.shapes import static
 from tilewright.passes.layout import LaidOut
 
 _MATMUL, _RESHAPE = require("MatMul"), require("Reshape")
-FEW_ROWS = 64
-"""Rows of a matrix of which the last tile is a considerable part."""
+FEW_ROWS = 16
+"""Rows of a matrix that are more than those of one tile."""
 
 
 def flatten_rows(laid_out: LaidOut) -> LaidOut:
@@ -57,7 +57,7 @@ class _Flattening:
             yield from self.as_they_were(node.inputs, node.source)
             yield node
 
-    def as_they_were(self, values: Iterator[Value | None] | tuple[Value | None, ...], source: str) -> Iterator[Node]:
+    def as_they_were(self, values: Iterable[Value | None], source: str) -> Iterator[Node]:
         """Reshapes of those of ``values`` that are matrices of all rows."""
         for value in values:
             if value in self.flat and value not in self.restored:
