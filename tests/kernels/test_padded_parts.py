@@ -9,8 +9,12 @@ from onnx import helper
 
 import tilewright
 from tests.frontend.models import model, run_onnxruntime
+from tilewright.kernels.padded_parts import PaddedParts
+from tilewright.kernels.panel_rows import Pack
+from tilewright.kernels.tiling import Plan
 from tilewright.loops.ir import Alloc, Loop, LoopKind, Stmt
 from tilewright.loops.visit import walk
+from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import all_blocks
 from tilewright.target.target import Target
 
@@ -124,6 +128,22 @@ def test_images_are_right(
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
+def test_most_of_these_images_are_padded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the results above are theirs."""
+    gone: list[tuple[int, ...]] = []
+    go = PaddedParts.go
+
+    def counted(nest: PaddedParts, s: Schedule, plan: Plan, pack: Pack, prefetch: int) -> None:
+        gone.append(nest.parts)
+        go(nest, s, plan, pack, prefetch)
+
+    monkeypatch.setattr(PaddedParts, "go", counted)
+    for shape, filters, taps, options in IMAGES:
+        proto, _ = single(shape, filters, taps, **options)
+        tilewright.compile(proto, target=f"{AVX2},cores=2", threads=1, math="strict")
+    assert len(gone) == 7
+
+
 def kernel_of(proto: onnx.ModelProto, target: str = AVX2) -> Stmt:
     """The scheduled loops of the convolution that pads."""
     kernels = tilewright.compile(proto, target=target, threads=1, math="strict").compiled.kernels
@@ -146,7 +166,7 @@ def test_a_group_is_padded_where_it_is_summed(groups: int, cores: int, inside: b
 @pytest.mark.parametrize(
     ("shape", "filters", "stride", "inside"),
     [
-        ((16, 256, 28, 28), 256, 2, True),  # 13 MB of all images, an eighth of it of two
+        ((16, 256, 28, 28), 256, 2, True),  # 13 MB of all images
         ((16, 256, 14, 14), 256, 2, True),
         ((16, 1024, 7, 7), 1024, 2, False),  # each image would read 36 MiB of filters again, from memory
         ((2, 256, 28, 28), 256, 2, False),  # two cores want more parts

@@ -3597,8 +3597,8 @@ MUTANTS = (
     Mutant(
         "rows: each short matrix has a matrix of its own",
         "passes/flat_rows.py",
-        "return is_short and len(matrix.shape) == 2",
-        "return is_short",
+        "return is_short and len(matrix.shape) == 2 and self._stays_in_rows(result)",
+        "return is_short and self._stays_in_rows(result)",
         ("tests/passes/test_flat_rows.py::test_short_matrices_are_rows_of_one",),
     ),
     Mutant(

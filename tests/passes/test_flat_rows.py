@@ -94,6 +94,25 @@ def test_short_matrices_are_rows_of_one(
     assert products(single(shape, matrix)) == [result]
 
 
+@pytest.mark.parametrize(
+    ("operand", "rows"), [((96,), True), ((1, 1, 96), True), ((24, 8, 96), True), ((8, 96), False), ((24, 1, 1), False)]
+)
+def test_what_follows_stays_in_the_kernel(operand: tuple[int, ...], rows: bool) -> None:
+    """An operand of another shape than all rows, or one, would be added in a kernel of its own."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["xw"]),
+        helper.make_node("Relu", ["xw"], ["active"]),
+        helper.make_node("Add", ["active", "b"], ["y"]),
+    ]
+    inputs = {"x": f(24, 8, 48)}
+    proto = model(nodes, inputs, ["y"], {"w": f(48, 96), "b": f(*operand)})
+    compiled = tilewright.compile(proto, target=AVX2, threads=1)
+    assert len(compiled.compiled.kernels) == 1
+    assert products(proto) == [("192", "96") if rows else ("24", "8", "96")]
+    (found,), (wanted,) = tilewright.compile(proto).run(None, inputs), run_onnxruntime(proto, inputs)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_open_extents_stay_as_they_are() -> None:
     proto = single((24, 8, 48), (48, 96))
     proto.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "n"

@@ -15,6 +15,7 @@ from tilewright.graph import Node, Value, make_node
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
+from tilewright.passes.flatten import reshaped
 from tilewright.passes.layout import LaidOut
 
 _MATMUL, _RESHAPE = require("MatMul"), require("Reshape")
@@ -39,20 +40,24 @@ class _Flattening:
     flat: dict[Value, Value] = field(default_factory=dict[Value, Value])
     copies: dict[str, str] = field(default_factory=dict[str, str])
     restored: set[Value] = field(default_factory=set[Value])
+    readers: dict[Value, list[Node]] = field(default_factory=dict[Value, list[Node]])
     names: Names = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = self.laid_out.graph.names()
+        for node in self.laid_out.graph.nodes:
+            for value in {value for value in node.inputs if value is not None}:
+                self.readers.setdefault(value, []).append(node)
 
     def nodes(self, node: Node) -> Iterator[Node]:
         """``node``, or its equivalent over rows, with the reshapes that it needs."""
         if node.op == _MATMUL and self._has_short_rows(node):
             data, matrix = node.inputs
             yield from self._over_rows(node, [data], [matrix])
-        elif self._is_over_rows(node):
+        elif set(node.inputs) & self.flat.keys() and self._is_over_rows(node):
             yield from self._over_rows(node, list(node.inputs), [])
         elif node.op == _RESHAPE and node.inputs[0] in self.flat and (shape := static(node.outputs[0].shape)):
-            yield _reshaped(self.flat[node.inputs[0]], shape, node.outputs[0].name, node.source)
+            yield reshaped(self.flat[node.inputs[0]], shape, node.outputs[0].name, node.source)
         else:
             yield from self.as_they_were(node.inputs, node.source)
             yield node
@@ -62,7 +67,7 @@ class _Flattening:
         for value in values:
             if value in self.flat and value not in self.restored:
                 self.restored.add(value)
-                yield _reshaped(self.flat[value], static(value.shape) or (), value.name, source)
+                yield reshaped(self.flat[value], static(value.shape) or (), value.name, source)
 
     def _has_short_rows(self, node: Node) -> bool:
         data, matrix = node.inputs
@@ -71,17 +76,22 @@ class _Flattening:
         if shape is None or static(matrix.shape) is None or {data, matrix, result} & self.laid_out.layouts.keys():
             return False
         is_short = len(shape) > 2 and 1 < shape[-2] < FEW_ROWS and prod(shape[:-2]) > 1 and prod(shape) > 0
-        return is_short and len(matrix.shape) == 2
+        return is_short and len(matrix.shape) == 2 and self._stays_in_rows(result)
+
+    def _stays_in_rows(self, value: Value) -> bool:
+        """Whether all that is computed element by element from ``value``, in one kernel with it, is over rows."""
+        elementwise = [node for node in self.readers.get(value, ()) if node.op.has(Trait.ELEMENTWISE)]
+        return all(self._is_over_rows(node) and self._stays_in_rows(node.outputs[0]) for node in elementwise)
 
     def _is_over_rows(self, node: Node) -> bool:
         """Whether ``node`` computes each element from those at its place, and from a row that is the same for all."""
-        if not node.op.has(Trait.ELEMENTWISE) or len(node.outputs) != 1 or not set(node.inputs) & self.flat.keys():
+        if not node.op.has(Trait.ELEMENTWISE) or len(node.outputs) != 1:
             return False
         if {node.outputs[0], *node.inputs} & self.laid_out.layouts.keys():
             return False
         shapes = [() if value is None else static(value.shape) for value in node.inputs]
         shape = static(node.outputs[0].shape)
-        return all(own is not None and (own == shape or len(own) < 2) for own in shapes)
+        return all(own is not None and (own == shape or prod(own[:-1]) == 1) for own in shapes)
 
     def _over_rows(self, node: Node, data: list[Value | None], others: list[Value | None]) -> Iterator[Node]:
         """``node`` with ``data``, those of more than one dimension, as matrices of all rows."""
@@ -90,7 +100,7 @@ class _Flattening:
             shape = () if value is None else static(value.shape) or ()
             if value is not None and len(shape) > 1 and value not in self.flat:
                 name = self._fresh(value, "rows")
-                flat = _reshaped(value, (prod(shape[:-1]), shape[-1]), name, node.source)
+                flat = reshaped(value, (prod(shape[:-1]), shape[-1]), name, node.source)
                 yield flat
                 rows.append(flat.outputs[0])
             else:
@@ -105,7 +115,3 @@ class _Flattening:
         name = self.names.fresh(f"{value.name}.{suffix}")
         self.copies[name] = self.laid_out.copies.get(value.name, value.name)
         return name
-
-
-def _reshaped(value: Value, shape: tuple[int, ...], name: str, source: str) -> Node:
-    return make_node(_RESHAPE, [value], [name], {"shape": shape, "allow_zero": True}, source)

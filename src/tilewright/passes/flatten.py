@@ -69,13 +69,13 @@ class _Flattening:
         """``node`` over ``axis`` of ``source`` in another ``shape``, between reshapes."""
         result = node.outputs[0]
         in_rows, reduced = (self.names.fresh(f"{result.name}.{suffix}") for suffix in ("rows", "flat"))
-        flat = _reshaped(source, shape, in_rows, node.source)
+        flat = reshaped(source, shape, in_rows, node.source)
         attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
         attributes |= {"axis": axis} if parameters else {"axes": (axis,), "keepdims": True}
         made = make_node(node.op, [flat.outputs[0], *parameters], [reduced], attributes, node.source)
         extents = static(result.shape)
         assert extents is not None, "results of static inputs are static"
-        yield from (flat, made, _reshaped(made.outputs[0], extents, result.name, node.source))
+        yield from (flat, made, reshaped(made.outputs[0], extents, result.name, node.source))
 
     def _row(self, value: Value | None, length: int) -> Value | None:
         """The constant ``value`` as a vector of ``length``, if it has that size."""
@@ -120,5 +120,6 @@ def _leading_axes(node: Node, rank: int) -> int:
     return len(reduced) if len(reduced) < rank and reduced == tuple(range(len(reduced))) else 0
 
 
-def _reshaped(value: Value, shape: tuple[int, ...], name: str, source: str) -> Node:
+def reshaped(value: Value, shape: tuple[int, ...], name: str, source: str) -> Node:
+    """A node that reads ``value`` in another static shape."""
     return make_node(_RESHAPE, [value], [name], {"shape": shape, "allow_zero": True}, source)
