@@ -203,17 +203,23 @@ def test_what_only_names_elements_anew_moves_them() -> None:
 
 @pytest.mark.parametrize("name", [name for name in names() if require(name).has(Trait.FLAT_AXES)])
 def test_flat_axes(name: str) -> None:
-    """Over ``y`` and ``x`` of ``[n, y, x]``, and over the rows of ``[n, y * x]``."""
+    """Over ``y`` and ``x`` of ``[n, y, x]``, and over the rows of ``[n, y * x]``; over ``n`` of both."""
     op, random = require(name), np.random.default_rng(3)
     array, scale = (random.uniform(0.5, 2, shape).astype(np.float32) for shape in (SHAPE, SHAPE[1:]))
     more = {"p": 3} if name == "ReduceLp" else {}
     flat, row = array.reshape(2, 12), scale.reshape(12)
+    pairs: list[tuple[Array, Array]] = []
     if "Normalization" in name:
-        found, expected = (first(op, given, {"axis": 1}) for given in ([array, scale], [flat, row]))
+        pairs += [(first(op, [array, scale], {"axis": 1}), first(op, [flat, row], {"axis": 1}))]
+    elif "Softmax" in name:
+        pairs += [(first(op, [array], {"axis": 0}), first(op, [flat], {"axis": 0}))]
     else:
-        found = first(op, [array], {"axes": (1, 2), **more})
-        expected = first(op, [flat], {"axes": (1,), **more})
-    np.testing.assert_allclose(found.reshape(-1), expected.reshape(-1), rtol=1e-6)
+        pairs += [
+            (first(op, [array], {"axes": over, **more}), first(op, [flat], {"axes": over[:1], **more}))
+            for over in ((1, 2), (0,))
+        ]
+    for found, expected in pairs:
+        np.testing.assert_allclose(found.reshape(-1), expected.reshape(-1), rtol=1e-6)
 
 
 def first(op: Operator, arrays: Sequence[Array], attributes: Mapping[str, Attribute]) -> Array:
@@ -225,7 +231,7 @@ def first(op: Operator, arrays: Sequence[Array], attributes: Mapping[str, Attrib
 
 def test_all_reductions_of_axes_have_flat_ones() -> None:
     reducing = {name for name in names() if name.startswith("Reduce")}
-    assert reducing | {"LayerNormalization", "RMSNormalization"} == {
+    assert reducing | {"LayerNormalization", "RMSNormalization", "Softmax", "LogSoftmax"} == {
         name for name in names() if require(name).has(Trait.FLAT_AXES)
     }
 

@@ -42,7 +42,7 @@ ROWS = ["Reshape", "ReduceMean", "Reshape"]
 
 @pytest.mark.parametrize(
     ("axes", "operators"),
-    [((2, 3), ROWS), ((-2, -1), ROWS), ((1, 2, 3), ROWS), ((3,), ["ReduceMean"]), ((1, 2), ["ReduceMean"])],
+    [((2, 3), ROWS), ((-2, -1), ROWS), ((1, 2, 3), ROWS), ((3,), ["ReduceMean"]), ((1, 2), ROWS), ((1,), ROWS)],
 )
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions(axes: tuple[int, ...], operators: list[str], keepdims: bool) -> None:
@@ -71,10 +71,22 @@ def test_reductions_of_no_axes(operator: str) -> None:
     check(graph_of(apply(operator, [X], "y", noop_with_empty_axes=True)), [operator])
 
 
-@pytest.mark.parametrize("axes", [(3,), (1, 2), (1, 3)])
-def test_axes_that_are_not_trailing_stay(axes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("axes", [(3,), (2,), (1, 3)])
+def test_other_axes_stay(axes: tuple[int, ...]) -> None:
+    """Single ones that at most one follows, and those that are apart."""
     laid_out = LaidOut(graph_of(apply("ReduceMax", [X], "y", axes=axes)), {})
     assert flatten_reductions(laid_out) == laid_out
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(0, (2, 60)), (1, (2, 3, 20)), (2, X.shape), (3, X.shape), (-4, (2, 60))])
+@pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax"])
+def test_softmax_along_an_axis_that_others_follow(operator: str, axis: int, shape: tuple[int, ...]) -> None:
+    """They are one: lanes run over all of them."""
+    graph = graph_of(apply(operator, [X], "y", axis=axis))
+    check(graph, [operator] if shape == X.shape else ["Reshape", operator, "Reshape"])
+    nodes = flatten_reductions(LaidOut(graph, {})).graph.nodes
+    (source,) = next(node for node in nodes if node.op.name == operator).inputs
+    assert source is not None and tuple(map(str, source.shape)) == tuple(map(str, shape))
 
 
 @pytest.mark.parametrize("axis", [1, 2, 3])

@@ -5,6 +5,7 @@ It uses neither measurements nor records.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from tilewright.cost.model import best, least_cycles
@@ -16,7 +17,13 @@ from tilewright.kernels.dot_tiles import by_instruction, instruction_for
 from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.padded_parts import PaddedParts, parts_of
-from tilewright.kernels.reductions import inline_open_rows, reduces_rows, schedule_reduction, schedule_rows
+from tilewright.kernels.reductions import (
+    inline_open_rows,
+    reduces_rows,
+    schedule_columns,
+    schedule_reduction,
+    schedule_rows,
+)
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import (
     drop_unread,
@@ -271,6 +278,11 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         large, most = is_large(s, reductions[0], target), _most_lanes(result, target)
         yield Lanes.of(s, result, schedule_rows, target, large, most=most)
         return
+    axis = _axis_of_columns(s, reductions)
+    if axis is not None:
+        how = partial(schedule_columns, axis=axis)
+        yield Lanes.of(s, result, how, target, is_large(s, reductions[0], target))
+        return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None
     if nest is not None:
         yield from (elementwise(s, other, target) for other in _before(s, nest.anchor))
@@ -315,16 +327,49 @@ def _reduces_last(block: Block) -> bool:
     return bool(along) and all(region.ranges[-1][0] == reduced[0] for region in along)
 
 
+def _axis_of_columns(s: Schedule, reductions: list[Block]) -> int | None:
+    """The axis before the last one along which all of several ``reductions`` work, if they keep it with one element:
+    what becomes of a column then depends on this column only. None if there is none."""
+    *_, result = blocks = all_blocks(s.program.body)
+    rows, axes = _kept_extents(result), {_kept_axis(block) for block in reductions}
+    if s.program.outputs != 1 or len(reductions) < 2 or len(axes) != 1 or is_reduction(result):
+        return None
+    (axis,) = axes
+    if axis is None or axis >= len(rows) - 1 or not isinstance(rows[axis], Const):
+        return None
+    others = [_without(_kept_extents(block), axis) for block in blocks]
+    return axis if all(extents == others[-1] for extents in others) else None
+
+
+def _kept_axis(block: Block) -> int | None:
+    """The dimension along which ``block`` reads what it reduces, by its only axis of reduction, if it is kept with one
+    element."""
+    reduced, extents = [axis.var for axis in block.axes if axis.kind is IterKind.REDUCE], _kept_extents(block)
+    starts = [[start for start, _ in region.ranges] for region in block.reads]
+    found = {place for places in starts for place, start in enumerate(places) if reduced[0] in free_vars(start)}
+    if len(reduced) != 1 or len(found) != 1:
+        return None
+    (axis,) = found
+    return axis if axis < len(extents) and extents[axis] == ONE else None
+
+
+def _kept_extents(block: Block) -> tuple[Expr, ...]:
+    return tuple(axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL)
+
+
+def _without(extents: tuple[Expr, ...], axis: int) -> tuple[Expr, ...]:
+    return (*extents[:axis], *extents[axis + 1 :])
+
+
 def _keeps_its_axis(block: Block) -> bool:
     """Whether the reduced axis is kept with extent 1: then the other axes are rows."""
-    spatial = [axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL]
-    return bool(spatial) and spatial[-1] == ONE
+    kept = _kept_extents(block)
+    return bool(kept) and kept[-1] == ONE
 
 
-def _rows_of(block: Block) -> tuple[object, ...]:
+def _rows_of(block: Block) -> tuple[Expr, ...]:
     """The extents of the leading axes: all spatial ones except the last and those that a reduction keeps as 1."""
-    spatial = [axis.extent for axis in block.axes if axis.kind is IterKind.SPATIAL]
-    return tuple(spatial[:-1])
+    return _kept_extents(block)[:-1]
 
 
 def is_large(s: Schedule, block: Block, target: Target) -> bool:

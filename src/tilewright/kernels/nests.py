@@ -251,8 +251,9 @@ def _sizes(tile: Tile) -> dict[str, int]:
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     """The shapes and orders of tiles."""
-    # A window's rows share their reads, so more of them are better than wider ones.
-    vectors = [v for v in VECTORS if v == 1 or (facts.vector > (v - 1) * registers.lanes and not facts.is_window)]
+    # Rows that a window slides along share their reads, so more of them are better than wider ones.
+    widest = 1 if facts.is_window and facts.overlap.taps > 1 else max(VECTORS)
+    vectors = [v for v in VECTORS if v == 1 or (v <= widest and facts.vector > (v - 1) * registers.lanes)]
     lanes = [v * registers.lanes for v in vectors] if 2 * facts.vector > registers.lanes else [_narrow(facts.vector)]
     fitting = tuple(number for number in lanes if facts.panel_width % number == 0)
     rows = tuple(range(1, min(registers.count, max(facts.rows, 1)) + 1))

@@ -160,6 +160,22 @@ def _loops_over_rows(s: Schedule, rows: Sequence[LoopRef]) -> Iterator[LoopRef]:
         yield from (loop for loop in loops if loop not in rows)
 
 
+def schedule_columns(s: Schedule, result: BlockRef, lanes: int, parallel: bool, *, axis: int) -> None:
+    """A chain of reductions along ``axis``, before the last one, and elementwise steps (softmax over channels): all
+    steps of at most ``lanes`` columns, while these are in cache, then those of the next ones."""
+    *loops, last = [ref(loop) for loop in loops_of(s.program, result)]
+    reduced = loops.pop(axis)
+    strip, inner = s.split(last, (None, fitted(extent_of(s, last), lanes)))
+    s.reorder(*loops, strip, reduced, inner)
+    s.vectorize(inner)
+    pull_producers(s, result, strip)
+    for block in all_blocks(s.program.body)[:-1]:
+        vectorize_columns(s, BlockRef(block.name), [*loops, strip], lanes)
+    if parallel:
+        for loop in (*loops, strip):
+            s.parallel(loop)
+
+
 def inline_open_rows(s: Schedule, result: BlockRef) -> bool:
     """Compute the values of rows anew where they are read, if a row has no upper bound of its length: no worker has
     memory for one.

@@ -88,8 +88,9 @@ class Trait(Flag):
     REGROUPS = 32
     """The elements of the first input in row-major order, usually in another shape."""
     FLAT_AXES = 64
-    """What it does over several axes that lie side by side, it does over one of as many elements. Of one input, it
-    reduces ``axes``; with parameters beside the data, it normalizes all axes from ``axis`` on."""
+    """What it does over several axes that lie side by side, it does over one of as many elements, and so for all axes
+    that follow. It reduces ``axes``; if it is ``LIKE_FIRST``, it normalizes ``axis``, or with parameters beside the
+    data, all axes from ``axis`` on."""
     RELOCATES = 128
     """Each element of the result is one of an input or a constant, mostly from another place: not by broadcasting."""
     DIVIDES = 256

@@ -14,7 +14,7 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 
 
-@operator("Softmax", FusionKind.REDUCTION, Trait.LIKE_FIRST)
+@operator("Softmax", FusionKind.REDUCTION, Trait.FLAT_AXES | Trait.LIKE_FIRST)
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """``exp(x - max) / sum(exp(x - max))`` along ``axis``: multiplied by the quotient of 1 and the sum, which is at
     least 1, since a division of every element takes longer than all else."""
@@ -27,7 +27,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     return tensor(x.shape, lambda index: cast(raised[index] * element(share, index), x.dtype))
 
 
-@operator("LogSoftmax", FusionKind.REDUCTION, Trait.LIKE_FIRST)
+@operator("LogSoftmax", FusionKind.REDUCTION, Trait.FLAT_AXES | Trait.LIKE_FIRST)
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """``x - max - log(sum(exp(x - max)))`` along ``axis``."""
     over = (normalize_axis(axis, x.ndim),)

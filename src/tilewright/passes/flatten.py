@@ -1,9 +1,9 @@
-"""Replaces reductions over several trailing axes, or several leading ones, by ones over a single axis.
+"""Replaces reductions over several axes that lie side by side by ones over a single axis, followed by at most one.
 
 The elements of ``[n, c, y, x]`` that are reduced over ``y`` and ``x`` are contiguous; as rows of ``[n, c, y * x]`` they
-are scheduled like a softmax. Reduced over ``n`` and ``c``, whole rows of ``[n * c, y * x]`` are: lanes are read side by
-side, not from row to row of an image. Reshapes cost nothing, as kernels read the same memory in another shape. It runs
-after all algebraic rewrites.
+are scheduled like a softmax. Reduced over ``c``, whole rows of ``[n, c, y * x]`` are: lanes are read side by side, not
+from row to row of an image, and few are idle. Reshapes cost nothing, as kernels read the same memory in another shape.
+It runs after all algebraic rewrites.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,36 +46,31 @@ class _Flattening:
         """``node``, or its equivalent over one axis."""
         (source, *parameters) = node.inputs or (None,)
         shape = None if source is None else static(source.shape)
-        if source is not None and shape is not None and not {source, node.outputs[0]} & self.laid_out.layouts.keys():
-            leading = _leading_axes(node, len(shape))
-            if leading and len(shape) > 2 and prod(shape) > 0:
-                yield from self._over_rows(node, source, (prod(shape[:leading]), prod(shape[leading:])), 0)
-                return
-        first = None if source is None or shape is None else _first_axis(node, len(shape))
-        fits = first is not None and shape is not None and _differs(node, len(shape) - first) and prod(shape) > 0
-        if source is None or shape is None or first is None or not fits or source in self.laid_out.layouts:
+        if source is None or shape is None or 0 in shape or {source, *node.outputs} & self.laid_out.layouts.keys():
             yield node
             return
-        result = node.outputs[0]
-        others = [self._row(v, prod(shape[first:])) for v in parameters]
-        if None in others or result in self.laid_out.layouts:
+        axes = _axes_of(node, len(shape))
+        others = None if axes is None else self._rows_of(parameters, prod(shape[axes.first : axes.beyond]))
+        if axes is None or others is None or not axes.differ_in(shape):
             yield node
-            return
-        yield from self._over_rows(node, source, (*shape[:first], prod(shape[first:])), first, others)
+        else:
+            yield from self._over_one(node, source, axes, others)
 
-    def _over_rows(
-        self, node: Node, source: Value, shape: tuple[int, ...], axis: int, parameters: Sequence[Value | None] = ()
-    ) -> Iterator[Node]:
-        """``node`` over ``axis`` of ``source`` in another ``shape``, between reshapes."""
-        result = node.outputs[0]
+    def _over_one(self, node: Node, source: Value, axes: "_Axes", parameters: Sequence[Value]) -> Iterator[Node]:
+        """``node`` over one axis of ``source`` in another shape, between reshapes."""
+        result, before, after = node.outputs[0], static(source.shape), static(node.outputs[0].shape)
+        assert before is not None and after is not None, "results of static inputs are static"
         in_rows, reduced = (self.names.fresh(f"{result.name}.{suffix}") for suffix in ("rows", "flat"))
-        flat = reshaped(source, shape, in_rows, node.source)
+        flat = reshaped(source, axes.flat(before), in_rows, node.source)
         attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
-        attributes |= {"axis": axis} if parameters else {"axes": (axis,), "keepdims": True}
+        attributes |= {"axes": (axes.first,), "keepdims": True} if axes.are_reduced else {"axis": axes.first}
         made = make_node(node.op, [flat.outputs[0], *parameters], [reduced], attributes, node.source)
-        extents = static(result.shape)
-        assert extents is not None, "results of static inputs are static"
-        yield from (flat, made, reshaped(made.outputs[0], extents, result.name, node.source))
+        yield from (flat, made, reshaped(made.outputs[0], after, result.name, node.source))
+
+    def _rows_of(self, parameters: Sequence[Value | None], length: int) -> list[Value] | None:
+        """``parameters`` as vectors of ``length``, if all are constants of that size."""
+        rows = [row for value in parameters if (row := self._row(value, length)) is not None]
+        return rows if len(rows) == len(parameters) else None
 
     def _row(self, value: Value | None, length: int) -> Value | None:
         """The constant ``value`` as a vector of ``length``, if it has that size."""
@@ -88,36 +83,43 @@ class _Flattening:
         return self.rows[value]
 
 
-def _differs(node: Node, trailing: int) -> bool:
-    """Whether ``node``, over several trailing axes, is more than a reduction of rows to one element each."""
-    return trailing > 1 or not dict(node.attributes).get("keepdims", True)
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """The axes ``first .. beyond - 1`` are reduced, or normalized."""
+
+    first: int
+    beyond: int
+    are_reduced: bool
+    keeps: bool = True
+    """Whether reduced axes stay, with one element."""
+
+    def flat(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """``shape`` with one axis in place of these, and one in place of all that follow."""
+        rest = (prod(shape[self.beyond :]),) if self.beyond < len(shape) else ()
+        return (*shape[: self.first], prod(shape[self.first : self.beyond]), *rest)
+
+    def differ_in(self, shape: tuple[int, ...]) -> bool:
+        """Whether this is more than a reduction of rows of ``shape`` to one element each."""
+        return self.flat(shape) != shape or (self.beyond == len(shape) and not self.keeps)
 
 
-def _first_axis(node: Node, rank: int) -> int | None:
-    """The first of the trailing axes that ``node`` reduces, if it reduces exactly these."""
+def _axes_of(node: Node, rank: int) -> _Axes | None:
+    """The axes that ``node`` reduces or normalizes, if these are one after the other."""
     attributes = dict(node.attributes)
     axes, axis = attributes.get("axes"), attributes.get("axis", -1)
-    if len(node.outputs) != 1 or not node.op.has(Trait.FLAT_AXES):
+    if len(node.outputs) != 1 or rank == 0 or not node.op.has(Trait.FLAT_AXES):
         return None
-    if len(node.inputs) > 1:
-        return normalize_axis(axis, rank) if isinstance(axis, int) else None
-    if axes is None and rank > 0:
-        return None if attributes.get("noop_with_empty_axes") else 0
+    if node.op.has(Trait.LIKE_FIRST):
+        first = normalize_axis(axis, rank) if isinstance(axis, int) else rank
+        return _Axes(first, rank if len(node.inputs) > 1 else first + 1, are_reduced=False)
+    keeps = bool(attributes.get("keepdims", True))
+    if axes is None:
+        return None if attributes.get("noop_with_empty_axes") else _Axes(0, rank, are_reduced=True, keeps=keeps)
     if not isinstance(axes, tuple) or not axes:
         return None
-    reduced = normalize_axes([int(str(a)) for a in axes], rank)
-    return reduced[0] if reduced == tuple(range(reduced[0], rank)) else None
-
-
-def _leading_axes(node: Node, rank: int) -> int:
-    """How many axes ``node`` reduces, if these are the leading ones, and others are left; else 0."""
-    axes = dict(node.attributes).get("axes")
-    if len(node.outputs) != 1 or len(node.inputs) != 1 or not node.op.has(Trait.FLAT_AXES):
-        return 0
-    if not isinstance(axes, tuple) or not axes:
-        return 0
-    reduced = normalize_axes([int(str(a)) for a in axes], rank)
-    return len(reduced) if len(reduced) < rank and reduced == tuple(range(len(reduced))) else 0
+    first, *others = normalize_axes([int(str(a)) for a in axes], rank)
+    are_neighbours = tuple(others) == tuple(range(first + 1, first + 1 + len(others)))
+    return _Axes(first, first + 1 + len(others), are_reduced=True, keeps=keeps) if are_neighbours else None
 
 
 def reshaped(value: Value, shape: tuple[int, ...], name: str, source: str) -> Node:

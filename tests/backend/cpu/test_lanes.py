@@ -1,6 +1,7 @@
 """Buffers that live in vectorized loops belong to one lane; what has no lanes runs serially."""
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -9,11 +10,11 @@ from tests.backend.cpu.support import run_native
 from tilewright.backend.cpu.image import kernel_text
 from tilewright.backend.cpu.prepare.lanes import fit_lanes
 from tilewright.base.dtypes import DType, boolean, f32
-from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Seq, Store
+from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Seq, Stmt, Store
 from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
-from tilewright.symbolic.expr import Expr, Read, Var, const, select
+from tilewright.symbolic.expr import TRUE, Expr, Read, Var, const, select
 
 i, k = Var("i"), Var("k")
 
@@ -47,12 +48,22 @@ def test_parallel_loops_and_calls_inside_are_serial() -> None:
     assert isinstance(fitted, Loop) and fitted.kind is LoopKind.SERIAL
 
 
+Condition: TypeAlias = Callable[[Expr, Expr], Expr]
+
 NEAR: list[Callable[[Expr], Expr]] = [
     lambda x: x // 4 * 4 + 1,
     lambda x: 15 - x,
     lambda x: x * 2,
     lambda x: x % 3 + 2,
     lambda x: 31 - x * 2,
+    lambda x: x * 3 + 1,
+    lambda x: 63 - x * 3,
+    lambda x: x * 4 + 3,
+    lambda x: x * x // 4,
+    lambda x: x % 2 * 40 + x,
+    lambda x: x % 2 * 200 + x // 2,
+    lambda x: x % 3 * 120 + x // 3,
+    lambda x: x % 4 * 100 + x,
 ]
 
 
@@ -60,10 +71,10 @@ NEAR: list[Callable[[Expr], Expr]] = [
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("rows", [1, 3])
 def test_lanes_that_lie_close_together_are_permuted(where: Callable[[Expr], Expr], checked: bool, rows: int) -> None:
-    a, out = matrix("a", rows, 32), matrix("out", rows, 16)
+    a, out = matrix("a", rows, 350), matrix("out", rows, 16)
     store = Store(out, (k, i), Read(a, (k, where(i))))
     program = Program("k", (a, out), Loop(k, const(rows), Loop(i, const(16), store, LoopKind.VECTORIZED)))
-    values = np.random.default_rng(0).standard_normal((rows, 32)).astype(np.float32)
+    values = np.random.default_rng(0).standard_normal((rows, 350)).astype(np.float32)
     (result,) = run_native(program, {"a": values}, checked=checked)
     picked = [int(str(where(const(lane)))) for lane in range(16)]
     np.testing.assert_array_equal(result, values[:, picked])
@@ -80,15 +91,81 @@ def test_lanes_far_apart_are_gathered() -> None:
     assert "gather" in kernel_text(program).text
 
 
-@pytest.mark.parametrize(("span", "gathers"), [(31, False), (32, True)])
-def test_lanes_that_span_more_than_two_vectors_are_gathered(span: int, gathers: bool) -> None:
-    a, out = matrix("a", 1, 40), matrix("out", 1, 16)
-    store = Store(out, (const(0), i), Read(a, (const(0), i * 2 + i // 15 * (span - 30))))
+@pytest.mark.parametrize(("span", "gathers"), [(63, False), (64, True)])
+def test_lanes_that_span_more_than_four_vectors_are_gathered(span: int, gathers: bool) -> None:
+    a, out = matrix("a", 1, 80), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (const(0), i * 4 + i // 15 * (span - 60))))
     program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
-    values = np.random.default_rng(0).standard_normal((1, 40)).astype(np.float32)
+    values = np.random.default_rng(0).standard_normal((1, 80)).astype(np.float32)
     (result,) = run_native(program, {"a": values})
-    np.testing.assert_array_equal(result[0], values[0, [*range(0, 30, 2), span]])
+    np.testing.assert_array_equal(result[0], values[0, [*range(0, 60, 4), span]])
     assert ("gather" in kernel_text(program).text) is gathers
+
+
+def test_lanes_in_more_than_four_runs_are_gathered() -> None:
+    a, out = matrix("a", 1, 500), matrix("out", 1, 16)
+    store = Store(out, (const(0), i), Read(a, (const(0), i % 5 * 100 + i // 5)))
+    program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((1, 500)).astype(np.float32)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[0], values[0, [lane % 5 * 100 + lane // 5 for lane in range(16)]])
+    assert "gather" in kernel_text(program).text
+
+
+CONDITIONS: list[Condition] = [
+    lambda row, lane: row < 2,
+    lambda row, lane: lane < 5,
+    lambda row, lane: (row < 2) & (lane < 5),
+    lambda row, lane: lane + row * 3 < 7,
+    lambda row, lane: (row > 0) & (lane + row * 3 < 7),
+    lambda row, lane: lane < 0,
+]
+PLACES: list[Callable[[Expr], Expr]] = [
+    lambda x: x,
+    lambda x: x * 3,
+    lambda x: x * x,
+    lambda x: x // 3,
+    lambda x: x * 0,
+]
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("holds", CONDITIONS)
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("private", [False, True])
+def test_what_is_not_selected_is_zero(
+    where: Callable[[Expr], Expr], holds: Condition, nested: bool, private: bool
+) -> None:
+    """A select between a read and zero is a load that leaves zeros, whatever is in memory."""
+    a, out, own = matrix("a", 4, 250), matrix("out", 4, 16), Buffer("own", f32, (const(4), const(250)), LOCAL)
+    source = own if private else a
+    value = select(holds(k, i), Read(source, (k, where(i))), const(0.0, f32))
+    if nested:
+        value = select(k < 3, value, const(0.0, f32))
+    lanes = Loop(i, const(16), Store(out, (k, i), value), LoopKind.VECTORIZED)
+    body: Stmt = Loop(k, const(4), lanes, LoopKind.UNROLLED if private else LoopKind.SERIAL)
+    if private:
+        row, column = Var("row"), Var("column")
+        copied = Store(own, (row, column), Read(a, (row, column)))
+        fill = Loop(row, const(4), Loop(column, const(250), copied))
+        body = Alloc(own, Seq((fill, body)))
+    values = np.random.default_rng(0).standard_normal((4, 250)).astype(np.float32)
+    (result,) = run_native(Program("k", (a, out), body), {"a": values})
+    for row_number, lane in np.ndindex(4, 16):
+        is_chosen = holds(const(row_number), const(lane)) == TRUE and not (nested and row_number == 3)
+        place = int(str(where(const(lane))))
+        expected = values[row_number, place] if is_chosen else np.float32(0)
+        assert result[row_number, lane] == expected, (row_number, lane)
+
+
+@pytest.mark.parametrize("other", [-0.0, 1.0, float("-inf")])
+def test_other_values_than_zero_are_selected(other: float) -> None:
+    a, out = matrix("a", 1, 16), matrix("out", 1, 16)
+    value = select(i < 5, Read(a, (const(0), i)), const(other, f32))
+    program = Program("k", (a, out), Loop(i, const(16), Store(out, (const(0), i), value), LoopKind.VECTORIZED))
+    (result,) = run_native(program, {"a": np.ones((1, 16), np.float32)})
+    expected = np.float32([1.0] * 5 + [other] * 11)
+    np.testing.assert_array_equal(result[0].view(np.uint32), expected.view(np.uint32))
 
 
 def test_no_load_goes_beyond_a_short_stretch() -> None:
@@ -102,23 +179,24 @@ def test_no_load_goes_beyond_a_short_stretch() -> None:
 
 @pytest.mark.parametrize("shift", [-3, -1, 0, 3, 20])
 @pytest.mark.parametrize("checked", [False, True])
-def test_close_lanes_under_a_known_mask_are_permuted(shift: int, checked: bool) -> None:
-    """Every second element, and zeros where that is out of bounds: nothing there is touched."""
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_close_lanes_under_a_known_mask_are_permuted(shift: int, checked: bool, step: int) -> None:
+    """Every second, third or fourth element, and zeros where that is out of bounds: nothing there is touched."""
     a, out = matrix("a", 1, 24), matrix("out", 1, 16)
-    at = i * 2 + shift
+    at = i * step + shift
     inside = (at >= 0) & (at < 24)
     value = select(inside, Read(a, (const(0), at)), const(0.0, f32))
     program = Program("k", (a, out), Loop(i, const(16), Store(out, (const(0), i), value), LoopKind.VECTORIZED))
     values = np.random.default_rng(0).standard_normal((1, 24)).astype(np.float32)
     (result,) = run_native(program, {"a": values}, checked=checked)
-    places = 2 * np.arange(16) + shift
+    places = step * np.arange(16) + shift
     known = (places >= 0) & (places < 24)
     np.testing.assert_array_equal(result[0], np.where(known, values[0, places.clip(0, 23)], np.float32(0)))
     if not checked:
         assert "gather" not in kernel_text(program).text
 
 
-@pytest.mark.parametrize("step", [2, -2])
+@pytest.mark.parametrize("step", [2, -2, 3, -3, 4])
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize("dtype", [f32, boolean])
 def test_close_lanes_under_a_mask_known_at_run_time_are_permuted(step: int, checked: bool, dtype: DType) -> None:

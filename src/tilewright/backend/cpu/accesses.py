@@ -11,7 +11,7 @@ from math import gcd
 
 from tilewright.backend.cpu.arithmetic import ArithmeticEmitter
 from tilewright.backend.cpu.checks import Guard
-from tilewright.backend.cpu.places import Address, Place, active_lanes, near_lanes, suffix_of, vector_of
+from tilewright.backend.cpu.places import Address, Place, Runs, active_lanes, runs_of, suffix_of, vector_of
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integer, integers, literal, memory_type
 from tilewright.base import dtypes
@@ -51,21 +51,34 @@ class AccessEmitter:
         self.env = environment
         self.ops = ops
 
-    def load(self, buffer: Buffer, address: Address, guard: Guard, *, once: bool = False) -> Value:
-        """The lanes at ``address``, where ``guard`` allows; ``once``: read atomically, if it is one element."""
+    def load(
+        self, buffer: Buffer, address: Address, guard: Guard, *, once: bool = False, or_zero: bool = False
+    ) -> Value:
+        """The lanes at ``address``, where ``guard`` allows; ``once``: read atomically, if it is one element;
+        ``or_zero``: with zeros elsewhere."""
         place = self.env.places[buffer.name]
         if self._is_inside(place, address):
-            return self._from_memory(self._private_load(buffer, address), buffer)
+            value = self._from_memory(self._private_load(buffer, address), buffer)
+            return self._where(guard, value) if or_zero else value
         self.text.registers.keep(buffer.name)
-        if address.stride is None and (near := near_lanes(address.offsets, active_lanes(guard.lanes))) is not None:
-            loaded = self._permuted_load(buffer, address, near, guard)
-        elif address.stride is None and (near := self._apart(address)) is not None:
-            loaded = self._masked_permuted_load(buffer, address, near, guard)
+        leaves_zeros = guard.lanes is None
+        if address.stride is None and (runs := runs_of(address.offsets, active_lanes(guard.lanes))) is not None:
+            loaded = self._permuted_load(buffer, address, runs, guard)
+        elif address.stride is None and (runs := self._apart(address)) is not None:
+            loaded, leaves_zeros = self._masked_permuted_load(buffer, address, runs, guard), True
         elif address.stride is None or (address.stride == 1 and guard.lanes is not None):
-            loaded = self._masked_load(buffer, address, guard)
+            loaded, leaves_zeros = self._masked_load(buffer, address, guard), True
         else:
             loaded = self._plain_load(buffer, address, guard, place.constant, once=once)
-        return self._from_memory(loaded, buffer)
+        value = self._from_memory(loaded, buffer)
+        return self._where(Guard(lanes=guard.lanes), value) if or_zero and not leaves_zeros else value
+
+    def _where(self, guard: Guard, value: Value) -> Value:
+        """``value`` where ``guard`` holds, else zero."""
+        for condition in (guard.uniform, guard.lanes):
+            if condition is not None:
+                value = self.ops.select(condition, value, literal(0, value.dtype))
+        return value
 
     def store(self, buffer: Buffer, address: Address, guard: Guard, value: Value) -> None:
         """Store ``value`` at ``address``, where ``guard`` allows (its uniform part is already a branch)."""
@@ -147,10 +160,8 @@ class AccessEmitter:
         if guard.lanes is not None:  # a scalar for all lanes: loaded if any lane is active
             any_lane = self.ops.any_lane(guard.lanes)
             condition = any_lane if condition is None else self.ops.binary(BinaryOp.AND, condition, any_lane)
-        if condition is not None and condition.literal != 1:
-            depth = max(pointer.depth, condition.depth)
-            text = f"select {condition.typed}, ptr {pointer.text}, ptr {ZEROS}"
-            pointer = Value(self.text.pure(text, depth), dtypes.index, 1, depth)
+        if condition is not None:
+            pointer = self._diverted(pointer, condition)
         if lanes > 1:
             self._ask_ahead(pointer, lanes * buffer.dtype.itemsize, self.env.places[buffer.name])
         of = vector_of(memory_type(buffer.dtype), lanes)
@@ -158,6 +169,14 @@ class AccessEmitter:
         text = f"{how[0]} {of}, ptr {pointer.text}{how[1]}, align {alignment}"
         depth = self.depth_of_load(buffer, pointer, constant=constant and not once)
         return Value(self.text.load(buffer.name, text, constant, depth), buffer.dtype, lanes, depth)
+
+    def _diverted(self, pointer: Value, condition: Value) -> Value:
+        """``pointer`` where the uniform ``condition`` holds, else one to zeros."""
+        if condition.literal == 1:
+            return pointer
+        depth = max(pointer.depth, condition.depth)
+        text = f"select {condition.typed}, ptr {pointer.text}, ptr {ZEROS}"
+        return Value(self.text.pure(text, depth), dtypes.index, 1, depth)
 
     def depth_of_load(self, buffer: Buffer, pointer: Value, *, constant: bool) -> int:
         """The scope where a load may be: that of its address, if it is of the only element of what does not
@@ -184,54 +203,76 @@ class AccessEmitter:
         text = self.text.pure(f"getelementptr i8, ptr {pointer.text}, i64 {offset.text}", depth)
         return Value(text, dtypes.index, 1, depth)
 
-    def _permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
-        """Lanes from a short range of memory: a contiguous load and a permutation.
+    def _permuted_load(self, buffer: Buffer, address: Address, runs: Runs, guard: Guard) -> Value:
+        """Lanes from a few runs of memory: contiguous loads and permutations. Inactive lanes hold any elements."""
+        guard, constant = replace(guard, lanes=None), self.env.places[buffer.name].constant
+        parts = [
+            self._first_lanes(buffer, self._beyond(buffer, address, first), count, guard, constant)
+            for first, count in runs.spans
+        ]
+        return self._picked(buffer, parts, runs.places)
 
-        The whole range is in the buffer, as its first and its last element are. Inactive lanes hold any elements of it.
-        """
-        guard = replace(guard, lanes=None)
-        first, lanes, element = min(near), self.env.lanes, memory_type(buffer.dtype)
-        base = self.advance(address.pointer, element, integer(first)) if first else address.pointer
-        whole = Address(base, 1, address.alignment)
-        constant = self.env.places[buffer.name].constant
-        length = max(near) - first + 1
-        low = self._first_lanes(buffer, whole, length, guard, constant)
-        high = low
-        if length > lanes:
-            above = replace(whole, pointer=self.advance(base, element, integer(lanes)))
-            high = self._first_lanes(buffer, above, length - lanes, guard, constant)
-        order = ", ".join(f"i32 {offset - first}" for offset in near)
-        depth = max(low.depth, high.depth)
-        vector = vector_of(element, lanes)
-        shuffle = f"shufflevector {vector} {low.text}, {vector} {high.text}, <{lanes} x i32> <{order}>"
-        text = self.text.pure(shuffle, depth)
-        return Value(text, buffer.dtype, lanes, depth)
-
-    def _masked_permuted_load(self, buffer: Buffer, address: Address, near: tuple[int, ...], guard: Guard) -> Value:
+    def _masked_permuted_load(self, buffer: Buffer, address: Address, runs: Runs, guard: Guard) -> Value:
         """The same for lanes of different elements, some of which may be inactive: these may be outside of the buffer.
 
-        Two masked loads and a permutation take less time than a gather.
+        Masked loads and permutations take less time than a gather.
         """
-        mask, lanes, element = self._mask(guard), self.env.lanes, memory_type(buffer.dtype)
-        lane_of = {offset - min(near): lane for lane, offset in enumerate(near)}
+        mask, lanes = self._mask(replace(guard, uniform=None)), self.env.lanes
+        lane_at = {place: lane for lane, place in enumerate(runs.places)}
         parts: list[Value] = []
-        for first in range(0, max(lane_of) + 1, lanes):
-            base = self.advance(address.pointer, element, integer(min(near) + first))
-            order = ", ".join(f"i32 {lane_of.get(place, lanes)}" for place in range(first, first + lanes))
-            chosen = f"shufflevector {mask.typed}, {mask.type} zeroinitializer, <{lanes} x i32> <{order}>"
-            active = Value(self.text.pure(chosen, mask.depth), mask.dtype, lanes, mask.depth)
-            part = Address(base, 1, address.alignment)
-            parts.append(self._masked_load(buffer, part, Guard(lanes=active)))
-        depth = max(part.depth for part in parts)
-        order = ", ".join(f"i32 {offset - min(near)}" for offset in near)
-        vector, (low, *_, high) = vector_of(element, lanes), (parts[0].text, parts[-1].text)
-        shuffle = f"shufflevector {vector} {low}, {vector} {high}, <{lanes} x i32> <{order}>"
-        return Value(self.text.pure(shuffle, depth), buffer.dtype, lanes, depth)
+        for run, (first, _) in enumerate(runs.spans):
+            order = tuple(lane_at.get((run, position), lanes) for position in range(lanes))
+            chosen = self._shuffled(mask.type, mask.text, "zeroinitializer", order, mask.depth)
+            active = Value(chosen, mask.dtype, lanes, mask.depth)
+            whole = self._beyond(buffer, address, first)
+            parts.append(self._masked_load(buffer, whole, replace(guard, lanes=active)))
+        return self._picked(buffer, parts, runs.places)
 
-    def _apart(self, address: Address) -> tuple[int, ...] | None:
-        """The lanes' offsets, if they are known, different, and within the length of two vectors."""
-        near = near_lanes(address.offsets, ())
-        return near if near is not None and len(set(near)) == self.env.lanes else None
+    def _apart(self, address: Address) -> Runs | None:
+        """The runs of the lanes' elements, if these are known, different, and in few runs."""
+        runs = runs_of(address.offsets, ())
+        return runs if runs is not None and len(set(runs.places)) == self.env.lanes else None
+
+    def _beyond(self, buffer: Buffer, address: Address, offset: int) -> Address:
+        """Contiguous lanes from ``offset`` elements after ``address`` on."""
+        moved = self.advance(address.pointer, memory_type(buffer.dtype), integer(offset)) if offset else address.pointer
+        return Address(moved, 1, address.alignment)
+
+    def _picked(self, buffer: Buffer, parts: list[Value], places: tuple[tuple[int, int], ...]) -> Value:
+        """For each lane, the element of a part at a position: ``places``.
+
+        Different positions in three parts and more (a stride of 3) are blended, then permuted once; others are picked
+        from two parts at a time, then blended.
+        """
+        lanes, depth = self.env.lanes, max(part.depth for part in parts)
+        vector, positions = vector_of(memory_type(buffer.dtype), lanes), tuple(position for _, position in places)
+        if len(parts) > 2 and len(set(positions)) == lanes:
+            source = {position: parts[part].text for part, position in places}
+            blended = self._blended(vector, tuple(source[lane] for lane in range(lanes)), depth)
+            text = self._shuffled(vector, blended, blended, positions, depth)
+        else:
+            picked: list[str] = []
+            for low in range(0, len(parts), 2):
+                high = min(low + 1, len(parts) - 1)
+                order = tuple(position + lanes * (part == high != low) for part, position in places)
+                picked.append(self._shuffled(vector, parts[low].text, parts[high].text, order, depth))
+            text = self._blended(vector, tuple(picked[part // 2] for part, _ in places), depth)
+        return Value(text, buffer.dtype, lanes, depth)
+
+    def _blended(self, vector: str, sources: tuple[str, ...], depth: int) -> str:
+        """A vector whose lanes are those of ``sources``, one for each."""
+        result, lanes = sources[0], len(sources)
+        for other in dict.fromkeys(sources[1:]):
+            if other != sources[0]:
+                order = tuple(lane + lanes * (source == other) for lane, source in enumerate(sources))
+                result = self._shuffled(vector, result, other, order, depth)
+        return result
+
+    def _shuffled(self, vector: str, first: str, second: str, order: tuple[int, ...], depth: int) -> str:
+        """The lanes of two vectors of this type in an ``order``; those of ``second`` come after those of ``first``."""
+        lanes = ", ".join(f"i32 {lane}" for lane in order)
+        line = f"shufflevector {vector} {first}, {vector} {second}, <{len(order)} x i32> <{lanes}>"
+        return self.text.pure(line, depth)
 
     def _first_lanes(self, buffer: Buffer, address: Address, count: int, guard: Guard, constant: bool) -> Value:
         """A vector with the first ``count`` lanes loaded."""
@@ -243,6 +284,9 @@ class AccessEmitter:
     def _masked_load(self, buffer: Buffer, address: Address, guard: Guard) -> Value:
         lanes = self.env.lanes
         vector = vector_of(memory_type(buffer.dtype), lanes)
+        if address.stride == 1 and guard.uniform is not None:  # masks stay the same for all rows
+            address = replace(address, pointer=self._diverted(address.pointer, guard.uniform))
+            guard = replace(guard, uniform=None)
         mask = self._mask(guard)
         name, pointers, place = self._masked("load", "gather", buffer, address, lanes)
         self.text.declare(f"declare {vector} @{name}({pointers}, i32, {mask.type}, {vector})")

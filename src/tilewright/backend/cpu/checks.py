@@ -37,6 +37,14 @@ class Guard:
     uniform: Value | None = None
     lanes: Value | None = None
 
+    @property
+    def is_never(self) -> bool:
+        """Whether it is known that no lane is active."""
+        return any(
+            part is not None and part.constants is not None and not any(part.constants)
+            for part in (self.uniform, self.lanes)
+        )
+
 
 class Evaluator(Protocol):
     """The interface of the expression emitter for the checks."""

@@ -1,9 +1,13 @@
 """Addresses: of a buffer, and of one access to it."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from tilewright.backend.cpu.values import Value
 from tilewright.symbolic.expr import Var
+
+MOST_RUNS = 4
+"""Maximum number of vectors that are loaded and permuted in place of a gather, which loads each lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +69,40 @@ def active_lanes(mask: Value | None) -> tuple[int, ...] | None:
     return () if mask is None else mask.constants
 
 
-def near_lanes(offsets: Value | None, active: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """The lanes' offsets, if known and those of ``active`` lanes (empty: all) are within the length of two vectors; the
-    others are moved to one of these."""
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Where the elements of lanes are, in a few runs of at most as many contiguous elements as there are lanes."""
+
+    spans: tuple[tuple[int, int], ...]
+    """The offset of the first element of each run, and how many elements it has."""
+    places: tuple[tuple[int, int], ...]
+    """For each lane, its run and the position in it."""
+
+
+def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | None:
+    """The runs of the elements at ``offsets``, if these are known and so are the ``active`` lanes (empty: all), and
+    there are fewer runs than a gather has loads. Other lanes are moved to the first of these elements.
+
+    A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer.
+    """
     known = None if offsets is None else offsets.constants
     if known is None or active is None:
         return None
-    needed = [offset for offset, is_active in zip(known, active, strict=True) if is_active] if active else list(known)
-    if not needed or max(needed) - min(needed) >= 2 * len(known):
+    lanes = len(known)
+    needed = sorted({o for o, is_active in zip(known, active, strict=True) if is_active} if active else set(known))
+    starts: list[int] = []
+    for offset in needed:
+        if not starts or offset >= starts[-1] + 2 * lanes:
+            starts.append(offset)
+        elif offset >= starts[-1] + lanes:  # next to the one before: lanes of odd strides then differ (``_picked``)
+            starts.append(starts[-1] + lanes)
+    if not 0 < len(starts) <= min(MOST_RUNS, max(2, lanes // 2)):
         return None
-    return tuple(min(max(offset, min(needed)), max(needed)) for offset in known)
+    run_of = {offset: bisect_right(starts, offset) - 1 for offset in needed}
+    ends = {run_of[offset]: offset for offset in needed}
+    spans = tuple((start, ends[run] + 1 - start) for run, start in enumerate(starts))
+    near = (offset if offset in run_of else needed[0] for offset in known)
+    return Runs(spans, tuple((run_of[offset], offset - starts[run_of[offset]]) for offset in near))
 
 
 def vector_of(element: str, lanes: int) -> str:

@@ -5,6 +5,7 @@ Inside a vectorized loop an expression is evaluated once, with vectors where its
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import copysign
 
 from tilewright.backend.cpu.abilities import Abilities
 from tilewright.backend.cpu.accesses import AccessEmitter, Environment
@@ -34,6 +35,7 @@ from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
+from tilewright.symbolic.traversal import conjuncts
 
 
 class ScalarEmitter:
@@ -195,12 +197,26 @@ class ScalarEmitter:
         return self.ops.binary(op, first, with_b)
 
     def _select(self, condition: Expr, a: Expr, b: Expr) -> Value:
+        if isinstance(a, Select) and a.b == b:
+            return self._select(condition & a.condition, a.a, b)
+        if isinstance(a, Read) and isinstance(a.source, Buffer) and _is_zero(b):
+            return self._read_or_zero(condition, a.source, a.indices)
         test = self.value(condition)
         if test.literal is not None:
             return self.value(a if test.literal else b)
         chosen = self._guarded(test, a) if _may_fail(a) else self.value(a)
         other = self._guarded(self.ops.unary(UnaryOp.NOT, test), b) if _may_fail(b) else self.value(b)
         return self.ops.select(test, chosen, other)
+
+    def _read_or_zero(self, condition: Expr, source: Buffer, indices: tuple[Expr, ...]) -> Value:
+        """What is read where ``condition`` holds, else zero, which loads leave where they are not active."""
+        saved = self.env.guard
+        for part in conjuncts(condition):
+            self.env.guard = self.narrowed(self.value(part))
+        never = self.env.guard.is_never
+        result = literal(0, source.dtype) if never else self._read(source, indices, or_zero=True)
+        self.env.guard = saved
+        return result
 
     def _guarded(self, condition: Value, expr: Expr) -> Value:
         saved = self.env.guard
@@ -302,12 +318,12 @@ class ScalarEmitter:
             total = self.ops.binary(BinaryOp.ADD, total, scaled)
         return total
 
-    def _read(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
+    def _read(self, buffer: Buffer, indices: tuple[Expr, ...], *, or_zero: bool = False) -> Value:
         guard = self._indices.guard(self, indices, self.env.guard)
         if self._checks is not None:
             guard = self._checks.narrow(self, buffer, indices, guard)
         address = self._address(buffer, indices)
-        return self.accesses.load(buffer, address, guard, once=self._once)
+        return self.accesses.load(buffer, address, guard, once=self._once, or_zero=or_zero)
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """``buffer[indices] = value``, under the current guard (whose uniform part is already a branch)."""
@@ -319,6 +335,11 @@ class ScalarEmitter:
     def store_first(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value, count: int) -> None:
         """Store the first ``count`` lanes of ``value`` (in memory form) contiguously from ``indices`` on."""
         self.accesses.store_first(buffer, self._address(buffer, indices), value, count)
+
+
+def _is_zero(expr: Expr) -> bool:
+    """Whether ``expr`` is a zero, all of whose bits are 0."""
+    return isinstance(expr, Const) and expr.value == 0 and copysign(1.0, expr.value) > 0
 
 
 def _may_fail(expr: Expr) -> bool:
