@@ -259,7 +259,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
                     one = remaining * _contraction(facts, population, row_size, vectors * panel_size, target)
                 arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
             waiting = _waiting(facts, population, vectors * panel_size, target)
-            lies_apart = vector_size < facts.row_length
+            lies_apart = (vector_size < facts.row_length) & (lanes < facts.vector)
             waiting += np.where(lies_apart, pieces_apart(facts, population, panel_size, target), 0.0)
             arithmetic += vector_count * panel_count * waiting
     if facts.crosses:
