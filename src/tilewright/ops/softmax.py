@@ -57,8 +57,8 @@ _LEAST_SHARE = -80.0
 def weight_up_to_one(difference: Expr, least: float = _LEAST) -> Expr:
     """``exp_up_to_one`` of numbers of f32, but 0 below ``least``, where that would be a subnormal number: making such
     numbers, and multiplying them, takes many times as long."""
-    end = const(least, f32)
-    return select(difference < end, const(0.0, f32), exp_up_to_one(maximum(difference, end)))
+    end, zero = const(least, f32), const(0.0, f32)
+    return select(difference < end, zero, exp_up_to_one(maximum(difference, const(_LEAST, f32))))
 
 
 def _lowered(x: Tensor, over: Sequence[int], wide: DType) -> Tensor:

@@ -261,6 +261,10 @@ class ArithmeticEmitter(LaneEmitter):
             return self.cast(self.exp_up_to_one(self.cast(a, dtypes.f32)), a.dtype)
         return self._math(MathFunction.EXP_UP_TO_ONE, (a,))
 
+    def exp_of_weight(self, a: Value) -> Value:
+        """``exp(min(max(a, LEAST_WEIGHT), 0))`` of f32 or f64."""
+        return self._math(MathFunction.EXP_OF_WEIGHT, (a,))
+
     def _classify(self, op: UnaryOp, a: Value) -> Value:
         wide = self.cast(a, dtypes.f32) if a.dtype.bits == 16 else a
         if op is UnaryOp.ISNAN:

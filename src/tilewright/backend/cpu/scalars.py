@@ -3,7 +3,7 @@
 Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from math import copysign
 
@@ -27,6 +27,7 @@ from tilewright.backend.cpu.rounding import (
 )
 from tilewright.backend.cpu.text import FunctionText
 from tilewright.backend.cpu.values import Value, integer, iota, literal, memory_type
+from tilewright.backend.cpu.vecmath.exponential import LEAST_WEIGHT
 from tilewright.base import dtypes
 from tilewright.base.dtypes import DType
 from tilewright.base.errors import InternalError
@@ -35,7 +36,7 @@ from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.symbolic.traversal import conjuncts
+from tilewright.symbolic.traversal import conjuncts, reads_in
 
 
 class ScalarEmitter:
@@ -84,6 +85,10 @@ class ScalarEmitter:
                 return rounded_to_steps(self.ops, *self._of_rounded(*parts))
             case Cast(a, dtype):
                 return self.ops.cast(self.value(a), dtype)
+            case Unary(UnaryOp.EXP, Binary(BinaryOp.MIN, Binary(BinaryOp.MAX, a, Const(least)), Const(0))) if (
+                least == LEAST_WEIGHT.get(a.dtype)
+            ):
+                return self.ops.exp_of_weight(self.value(a))
             case Unary(UnaryOp.EXP, Binary(BinaryOp.MIN, a, Const(0))):
                 return self.ops.exp_up_to_one(self.value(a))
             case Unary(op, a):
@@ -204,8 +209,9 @@ class ScalarEmitter:
         test = self.value(condition)
         if test.literal is not None:
             return self.value(a if test.literal else b)
-        chosen = self._guarded(test, a) if _may_fail(a) else self.value(a)
-        other = self._guarded(self.ops.unary(UnaryOp.NOT, test), b) if _may_fail(b) else self.value(b)
+        known = _always_read(condition)
+        chosen = self._guarded(test, a) if _may_fail(a, known) else self.value(a)
+        other = self._guarded(self.ops.unary(UnaryOp.NOT, test), b) if _may_fail(b, known) else self.value(b)
         return self.ops.select(test, chosen, other)
 
     def _read_or_zero(self, condition: Expr, source: Buffer, indices: tuple[Expr, ...]) -> Value:
@@ -342,6 +348,20 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(expr, Const) and expr.value == 0 and copysign(1.0, expr.value) > 0
 
 
-def _may_fail(expr: Expr) -> bool:
-    """Whether speculative evaluation of ``expr`` could access memory out of bounds."""
-    return expr.has_reads
+def _may_fail(expr: Expr, known: Collection[Read] = ()) -> bool:
+    """Whether speculative evaluation of ``expr`` could access memory out of bounds: other than what is read anyway."""
+    return expr.has_reads and (not known or any(read not in known for read in reads_in(expr)))
+
+
+def _always_read(condition: Expr) -> Collection[Read]:
+    """What is read whenever ``condition`` is evaluated: a comparison of numbers in which nothing is chosen."""
+    if not condition.has_reads or any(isinstance(node, Select) or node.dtype.is_bool for node in _below(condition)):
+        return ()
+    return set(reads_in(condition))
+
+
+def _below(expr: Expr) -> Iterator[Expr]:
+    """All parts of ``expr``."""
+    for operand in expr.operands():
+        yield operand
+        yield from _below(operand)

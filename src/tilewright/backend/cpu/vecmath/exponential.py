@@ -8,7 +8,7 @@ low bits of the sum, from where a shift moves it to the exponent; and the expone
 from tilewright.backend.cpu.vecmath import tables
 from tilewright.backend.cpu.vecmath.notation import Int, Real, polynomial, select
 from tilewright.backend.cpu.vecmath.tables import LN2, LN2_HIGH, LN2_LOW, LOG2E
-from tilewright.base.dtypes import f32
+from tilewright.base.dtypes import f32, f64
 
 
 def _rounded(x: Real, factor: float, offset: int) -> tuple[Real, Int]:
@@ -52,6 +52,12 @@ def exp(x: Real) -> Real:
     return scaled_by_power_of_two(_expm1_near_zero(_remainder(x, n)) + 1.0, biased)
 
 
+LEAST_WEIGHT = {f32: -87.0, f64: -708.0}
+"""Powers of e that are normal numbers."""
+_NOTHING = 2.0**-60
+"""e to its power is 1 in both types. With 0 as the limit, LLVM makes two instructions of one."""
+
+
 def exp_up_to_one(x: Real) -> Real:
     """``e**min(x, 0)``, in fewer instructions than ``exp``. f32 and f64 within 1.1 ulp; subnormal results too.
 
@@ -59,11 +65,21 @@ def exp_up_to_one(x: Real) -> Real:
     """
     unit = x.unit
     single = unit.dtype == f32
-    x = x.at_most(0.0).at_least(-104.0 if single else -746.0)
+    x = x.at_most(_NOTHING).at_least(-104.0 if single else -746.0)
     guard = 64 if single else 512
     n, biased = _rounded(x, LOG2E, unit.format.bias + guard)
     scale = _power_of_two(biased)
     return _expm1_near_zero(_remainder(x, n)).fma(scale, scale) * 2.0**-guard
+
+
+def exp_of_weight(x: Real) -> Real:
+    """``e**x`` with ``x`` from ``LEAST_WEIGHT`` to 0, or the nearest of these: all results are normal numbers. f32 and
+    f64 within 1.1 ulp."""
+    unit = x.unit
+    x = x.at_most(_NOTHING).at_least(LEAST_WEIGHT[unit.dtype])
+    n, biased = _rounded(x, LOG2E, unit.format.bias)
+    scale = _power_of_two(biased)
+    return _expm1_near_zero(_remainder(x, n)).fma(scale, scale)
 
 
 def exp_of_sum(x: Real, low: Real) -> Real:

@@ -16,6 +16,7 @@ class MathFunction(Enum):
     RSQRT = "rsqrt"
     EXP = "exp"
     EXP_UP_TO_ONE = "exp up to one"
+    EXP_OF_WEIGHT = "exp of weight"
     EXP2 = "exp2"
     EXPM1 = "expm1"
     LOG = "log"
@@ -47,6 +48,7 @@ _UNARY: dict[MathFunction, Callable[[Real], Real]] = {
     MathFunction.RSQRT: _rsqrt,
     MathFunction.EXP: exponential.exp,
     MathFunction.EXP_UP_TO_ONE: exponential.exp_up_to_one,
+    MathFunction.EXP_OF_WEIGHT: exponential.exp_of_weight,
     MathFunction.EXP2: exponential.exp2,
     MathFunction.EXPM1: exponential.expm1,
     MathFunction.LOG: logarithm.log,
