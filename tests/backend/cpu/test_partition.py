@@ -78,6 +78,16 @@ def test_the_middle_selects_nothing() -> None:
     assert iterations(body, selecting=False) >= 7 * 4
 
 
+def test_where_many_tiles_reach_the_padding_the_interior_selects_nothing() -> None:
+    """Rows 2 to 6 of 9, and 4 of 6 tiles along them: rows 0, 1, 7 and 8 leave out terms of their own."""
+    program = scheduled(tile=5, parallel=False, window=5)
+    assert iterations(prepare(program).body, selecting=True) == ROWS * 6 - 5 * 4
+    image = np.random.default_rng(0).standard_normal((ROWS, COLUMNS, LANES)).astype(np.float32)
+    padded = np.pad(image, ((2, 2), (2, 2), (0, 0)))
+    expected = sum(padded[y : y + ROWS, x : x + COLUMNS] for y in range(5) for x in range(5))
+    np.testing.assert_allclose(run_native(program, {"image": image})[0], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_large_bodies_are_not_copied() -> None:
     tiles = COLUMNS // 15
     assert iterations(prepare(scheduled(15, False, window=9)).body, selecting=True) == ROWS * tiles

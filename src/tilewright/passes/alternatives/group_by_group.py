@@ -1,8 +1,8 @@
 """Convolutions in a few groups, transposed ones too, as one convolution for each group, whose results are joined.
 
 A block of filters that several groups share reads other channels in each lane, and by rows, the filters of a group may
-be too few for a register tile. Alone, each group is a convolution like any other. Depthwise ones, and groups that fill
-blocks or are blocked like their data, are computed directly. Weights of run time are cut, too.
+be too few for a register tile. Alone, each group is a convolution like any other, in the transformed domain or phase by
+phase. Depthwise ones are computed directly. Weights of run time are cut, too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
-from tilewright.passes.blocks import mixes_channels, points, register_of, width_of
+from tilewright.passes.blocks import points, register_of
 from tilewright.symbolic.expr import const
 from tilewright.target.target import Target
 
@@ -79,7 +79,7 @@ def _parts(node: Node, facts: Facts) -> list[_Part]:
         return []
     shape, *_, result = known
     channels, filters = shape[1] // groups, result[1] // groups
-    if channels == 1 or not mixes_channels(channels, filters, width_of(node.outputs[0], facts.blocks)):
+    if channels == 1:
         return []
     return [_part(node, facts, group, channels, filters) for group in range(groups)]
 
