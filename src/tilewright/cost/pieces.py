@@ -66,7 +66,9 @@ def pieces_apart(facts: TileFacts, population: Population, panels: NDArray[np.in
         return machine.second_cache * pieces + again
     is_far = facts.streamed > min(target.l3_bytes, machine.third_share)
     one = (machine.far_piece if is_far else machine.near_piece) * np.where(population.column("prefetch") == 2, 1, 2)
-    return one * (times * pieces + panels * facts.rows) + np.where(are_copied | (times == 1), again, 0.0)
+    is_near = facts.streamed <= facts.groups * target.l2_bytes  # that of a group stays there for all tiles of rows
+    later = (machine.second_cache if is_near else one) * (times - 1) * pieces
+    return one * (pieces + panels * facts.rows) + later + np.where(are_copied | (times == 1), again, 0.0)
 
 
 _COPY = 1.5
