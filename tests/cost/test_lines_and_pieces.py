@@ -18,8 +18,8 @@ TARGET = Target.parse("x86_64,emeraldrapids,l1=48K,l2=2M,l3=260M")
 ZEN3 = Target.parse("x86_64,znver3,l1=32K,l2=512K,l3=32M")
 
 
-def nest_of(result: te.Tensor) -> Tiles:
-    (nest,) = open_space(Schedule(te.create_schedule(result).program), TARGET).nests
+def nest_of(result: te.Tensor, target: Target = TARGET) -> Tiles:
+    (nest,) = open_space(Schedule(te.create_schedule(result).program), target).nests
     assert isinstance(nest, Tiles)
     return nest
 
@@ -107,6 +107,58 @@ def test_windows_over_data_from_memory_read_few_rows_side_by_side() -> None:
     near, far = window(depthwise(1, 64, 112, 2)), window(depthwise(16, 64, 112, 2))
     assert near["rows"] > far["rows"]
     assert 2 * (far["rows"] - 1) + 3 <= ZEN3.machine.foreseen_rows + 1
+
+
+def padded_columns(columns: int) -> Tiles:
+    """A product of 466 rows with weights of so many columns, whose rows have 16 elements."""
+    a = te.placeholder((466, 462), "float32", name="a")
+    b = te.placeholder((1, 462, 16), "float32", name="b")
+    k = te.reduce_axis((0, 462), name="k")
+    return nest_of(
+        te.compute((466, columns), lambda i, j: te.sum(a[i, k] * b[j // 16, k, j % 16], axis=k), name="c"), ZEN3
+    )
+
+
+def test_all_columns_of_a_row_are_no_piece_of_it() -> None:
+    """Nine of 16 elements: lines are read one after the other, as for eight of 16 they are not."""
+    nest = padded_columns(9)
+    assert nest.facts.row_length == 16
+    population = nest.population()
+    whole = population.column("lanes") == 16
+    together = replace(nest, facts=replace(nest.facts, row_length=0))
+    more = estimate(nest, population, ZEN3) - estimate(together, population, ZEN3)
+    assert np.all(more[whole] == 0)
+    assert np.all(more[~whole] > 0)
+    assert window(nest)["lanes"] == 16
+
+
+def matrices(batch: int, columns: int) -> Tiles:
+    """``batch`` products of 279 x 8 by 8 x columns, both known at run time only."""
+    a = te.placeholder((batch, 279, 8), "float32", name="a")
+    b = te.placeholder((batch, 8, columns), "float32", name="b")
+    k = te.reduce_axis((0, 8), name="k")
+    return nest_of(
+        te.compute((batch, 279, columns), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k), name="c"), ZEN3
+    )
+
+
+def test_a_matrix_of_a_batch_stays_in_cache_while_its_rows_are_multiplied() -> None:
+    """12 of 58 KB exceed the second cache, but not one: so each row of the result is stored as a whole. Of one matrix of
+    4 MB, pieces would come anew for each tile of rows."""
+    assert Order(window(matrices(12, 1809))["order"]) is Order.ROWS_COLUMNS
+    assert Order(window(matrices(1, 125_000))["order"]) is not Order.ROWS_COLUMNS
+
+
+def column_sums(rows: int, columns: int) -> Tiles:
+    x = te.placeholder((rows, columns), "float32", name="x")
+    r = te.reduce_axis((0, rows), name="r")
+    return nest_of(te.compute((columns,), lambda j: te.sum(x[r, j], axis=r), name="y"), ZEN3)
+
+
+def test_sums_of_columns_are_as_wide_as_registers_allow() -> None:
+    """Nothing slides: several sums at a time hide the latency of each, and read whole lines."""
+    assert window(column_sums(184, 2432))["lanes"] == 4 * ZEN3.lanes(32)
+    assert window(depthwise(1, 32, 112, 1))["lanes"] == TARGET.lanes(32)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Seq
 from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Program
 from tilewright.loops.visit import walk
-from tilewright.symbolic.expr import TRUE, Expr, Read, Var, const, select
+from tilewright.symbolic.expr import TRUE, Expr, Read, Var, const, maximum, minimum, select, unary
+from tilewright.symbolic.operations import UnaryOp
 
 i, k = Var("i"), Var("k")
 
@@ -156,6 +157,37 @@ def test_what_is_not_selected_is_zero(
         place = int(str(where(const(lane))))
         expected = values[row_number, place] if is_chosen else np.float32(0)
         assert result[row_number, lane] == expected, (row_number, lane)
+
+
+def test_what_a_condition_reads_is_read_without_a_mask() -> None:
+    """As for a softmax: what is far below the maximum is zero. What only a part of the condition guards has a mask."""
+    a, out = matrix("a", 1, 16), matrix("out", 1, 16)
+    read = Read(a, (const(0), i))
+    texts: list[str] = []
+    for condition in (read < 0.0, (i < 5) & (read < 0.0), select(i < 5, read, const(1.0, f32)) < 0.0):
+        value = select(condition, read * 2.0, const(3.0, f32))
+        program = Program("k", (a, out), Loop(i, const(16), Store(out, (const(0), i), value), LoopKind.VECTORIZED))
+        texts.append(kernel_text(program).text)
+        values = np.random.default_rng(0).standard_normal((1, 16)).astype(np.float32)
+        (result,) = run_native(program, {"a": values})
+        chosen = (values < 0) & ((np.arange(16) < 5) | (len(texts) == 1))
+        np.testing.assert_array_equal(result, np.where(chosen, values * 2, np.float32(3)))
+    assert ["llvm.masked.load" in text for text in texts] == [False, True, True]
+
+
+def test_weights_of_a_softmax_are_not_scaled() -> None:
+    """They are normal numbers, as an exponential has if its operand has these limits."""
+    a, out = matrix("a", 1, 16), matrix("out", 1, 16)
+    guard = f"0x{(1023 - 64) << 52:016X}"
+    texts: list[str] = []
+    for least in (-87.0, -88.0):
+        value = unary(UnaryOp.EXP, minimum(maximum(Read(a, (const(0), i)), const(least, f32)), const(0.0, f32)))
+        program = Program("k", (a, out), Loop(i, const(16), Store(out, (const(0), i), value), LoopKind.VECTORIZED))
+        texts.append(kernel_text(program).text)
+        values = np.linspace(-100, 5, 16, dtype=np.float32).reshape(1, 16)
+        (result,) = run_native(program, {"a": values})
+        np.testing.assert_allclose(result, np.exp(np.clip(values.astype(np.float64), least, 0)), rtol=3e-7)
+    assert [guard in text for text in texts] == [False, True]
 
 
 @pytest.mark.parametrize("other", [-0.0, 1.0, float("-inf")])
