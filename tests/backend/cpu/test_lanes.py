@@ -173,6 +173,7 @@ def test_what_a_condition_reads_is_read_without_a_mask() -> None:
         chosen = (values < 0) & ((np.arange(16) < 5) | (len(texts) == 1))
         np.testing.assert_array_equal(result, np.where(chosen, values * 2, np.float32(3)))
     assert ["llvm.masked.load" in text for text in texts] == [False, True, True]
+    assert ["load <16 x float>" in text for text in texts] == [True, False, False]
 
 
 def test_weights_of_a_softmax_are_not_scaled() -> None:
