@@ -158,6 +158,7 @@ def column_sums(rows: int, columns: int) -> Tiles:
 def test_sums_of_columns_are_as_wide_as_registers_allow() -> None:
     """Nothing slides: several sums at a time hide the latency of each, and read whole lines."""
     assert window(column_sums(184, 2432))["lanes"] == 4 * ZEN3.lanes(32)
+    assert window(column_sums(184, 10))["lanes"] == ZEN3.lanes(32)
     assert window(depthwise(1, 32, 112, 1))["lanes"] == TARGET.lanes(32)
 
 

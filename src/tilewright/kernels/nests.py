@@ -251,9 +251,11 @@ def _sizes(tile: Tile) -> dict[str, int]:
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     """The shapes and orders of tiles."""
-    # Rows that a window slides along share their reads, so more of them are better than wider ones.
+    # Rows that a window slides along share their reads, so more of them are better than wider ones; and lanes with masks
+    # have them in each term.
+    least = registers.lanes if facts.is_window else 1
     widest = 1 if facts.is_window and facts.overlap.taps > 1 else max(VECTORS)
-    vectors = [v for v in VECTORS if v == 1 or (v <= widest and facts.vector > (v - 1) * registers.lanes)]
+    vectors = [v for v in VECTORS if v == 1 or (v <= widest and facts.vector >= (v - 1) * registers.lanes + least)]
     lanes = [v * registers.lanes for v in vectors] if 2 * facts.vector > registers.lanes else [_narrow(facts.vector)]
     fitting = tuple(number for number in lanes if facts.panel_width % number == 0)
     rows = tuple(range(1, min(registers.count, max(facts.rows, 1)) + 1))
