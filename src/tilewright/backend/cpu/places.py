@@ -83,7 +83,8 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
     """The runs of the elements at ``offsets``, if these are known and so are the ``active`` lanes (empty: all), and
     there are fewer runs than a gather has loads. Other lanes are moved to the first of these elements.
 
-    A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer.
+    A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer. All but the
+    last one are as long as a vector.
     """
     known = None if offsets is None else offsets.constants
     if known is None or active is None:
@@ -99,8 +100,7 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
     if not 0 < len(starts) <= min(MOST_RUNS, max(2, lanes // 2)):
         return None
     run_of = {offset: bisect_right(starts, offset) - 1 for offset in needed}
-    ends = {run_of[offset]: offset for offset in needed}
-    spans = tuple((start, ends[run] + 1 - start) for run, start in enumerate(starts))
+    spans = tuple((start, min(lanes, needed[-1] + 1 - start)) for start in starts)
     near = (offset if offset in run_of else needed[0] for offset in known)
     return Runs(spans, tuple((run_of[offset], offset - starts[run_of[offset]]) for offset in near))
 
