@@ -143,8 +143,8 @@ def matrices(batch: int, columns: int) -> Tiles:
 
 
 def test_a_matrix_of_a_batch_stays_in_cache_while_its_rows_are_multiplied() -> None:
-    """12 of 58 KB exceed the second cache, but not one: so each row of the result is stored as a whole. Of one matrix of
-    4 MB, pieces would come anew for each tile of rows."""
+    """12 of 58 KB exceed the second cache, but not one: so each row of the result is stored as a whole. Of one matrix
+    of 4 MB, pieces would come anew for each tile of rows."""
     assert Order(window(matrices(12, 1809))["order"]) is Order.ROWS_COLUMNS
     assert Order(window(matrices(1, 125_000))["order"]) is not Order.ROWS_COLUMNS
 

@@ -251,8 +251,8 @@ def _sizes(tile: Tile) -> dict[str, int]:
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:
     """The shapes and orders of tiles."""
-    # Rows that a window slides along share their reads, so more of them are better than wider ones; and lanes with masks
-    # have them in each term.
+    # Rows that a window slides along share their reads, so more of them are better than wider ones. Lanes with a mask
+    # have it in each term.
     least = registers.lanes if facts.is_window else 1
     widest = 1 if facts.is_window and facts.overlap.taps > 1 else max(VECTORS)
     vectors = [v for v in VECTORS if v == 1 or (v <= widest and facts.vector >= (v - 1) * registers.lanes + least)]

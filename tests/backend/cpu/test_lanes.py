@@ -103,6 +103,15 @@ def test_lanes_that_span_more_than_four_vectors_are_gathered(span: int, gathers:
     assert ("gather" in kernel_text(program).text) is gathers
 
 
+def test_only_the_last_run_has_a_mask() -> None:
+    """All memory between two elements of a buffer is in it."""
+    a, out = matrix("a", 1, 61), matrix("out", 1, 16)
+    for where, masked in ((i * 2, 1), (i * 3, 1), (i * 4, 1), (i % 2 * 45 + i, 1), (15 - i, 0)):
+        store = Store(out, (const(0), i), Read(a, (const(0), where)))
+        text = kernel_text(Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))).text
+        assert text.count("call <16 x float> @llvm.masked.load") == masked
+
+
 def test_lanes_in_more_than_four_runs_are_gathered() -> None:
     a, out = matrix("a", 1, 500), matrix("out", 1, 16)
     store = Store(out, (const(0), i), Read(a, (const(0), i % 5 * 100 + i // 5)))

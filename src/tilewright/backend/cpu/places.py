@@ -83,8 +83,8 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
     """The runs of the elements at ``offsets``, if these are known and so are the ``active`` lanes (empty: all), and
     there are fewer runs than a gather has loads. Other lanes are moved to the first of these elements.
 
-    A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer. All but the
-    last one are as long as a vector.
+    A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer. All but
+    the last one are as long as a vector.
     """
     known = None if offsets is None else offsets.constants
     if known is None or active is None:
