@@ -155,6 +155,14 @@ def column_sums(rows: int, columns: int) -> Tiles:
     return nest_of(te.compute((columns,), lambda j: te.sum(x[r, j], axis=r), name="y"), ZEN3)
 
 
+def test_sums_of_rows_beyond_the_second_cache_read_wide_pieces() -> None:
+    """Of 40 images at a time, tiles could have as many sums; but each has rows of its own, far apart."""
+    x = te.placeholder((40, 88, 64), "float32", name="x")
+    r = te.reduce_axis((0, 88), name="r")
+    nest = nest_of(te.compute((40, 64), lambda n, j: te.sum(x[n, r, j], axis=r), name="y"), ZEN3)
+    assert window(nest)["lanes"] == 4 * ZEN3.lanes(32)
+
+
 def test_sums_of_columns_are_as_wide_as_registers_allow() -> None:
     """Nothing slides: several sums at a time hide the latency of each, and read whole lines."""
     assert window(column_sums(184, 2432))["lanes"] == 4 * ZEN3.lanes(32)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, MAX_PIECES
 from tilewright.base.dtypes import f32
 from tilewright.cost.matrix_unit import attention_cycles, panel_loads, product_cycles, tiles_of_rows
-from tilewright.cost.pieces import Cycles, lines_read, many_rows, pieces_apart, stored_apart
+from tilewright.cost.pieces import Cycles, lines_read, many_rows, pieces_apart, stored_apart, terms_in_pieces
 from tilewright.kernels.attention_tiles import AttentionTiles
 from tilewright.kernels.block_sums import BlockSums
 from tilewright.kernels.dot_descriptions import lanes_of
@@ -266,7 +266,7 @@ def tile_cycles(facts: TileFacts, population: Population, registers: Registers, 
         arithmetic = np.where(panels > machine.crossed_panels, machine.scattered * arithmetic, arithmetic)
     arithmetic += stored_apart(facts, population, target)
     if facts.is_window:
-        arithmetic += many_rows(facts, population, target)
+        arithmetic += many_rows(facts, population, target) + terms_in_pieces(facts, population, target)
     return facts.groups * facts.places * arithmetic + _traffic(facts, population, registers, target)
 
 

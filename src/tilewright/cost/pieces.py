@@ -48,6 +48,17 @@ def many_rows(facts: TileFacts, population: Population, target: Target) -> Cycle
     return machine.far_piece * unforeseen * facts.window_bytes / LINE_BYTES / (facts.groups * facts.places)
 
 
+def terms_in_pieces(facts: TileFacts, population: Population, target: Target) -> Cycles:
+    """Stall cycles of sums of rows beyond the second cache, of which each tile reads a piece: nothing slides, so that
+    each piece begins where no processor foresees it."""
+    if facts.overlap.taps > 1 or facts.window_bytes <= target.l2_bytes:
+        return np.zeros(len(population))
+    is_far = facts.window_bytes > min(target.l3_bytes, target.machine.third_share)
+    column_tiles = -(-facts.vector // population.column("lanes"))
+    one = target.machine.far_piece if is_far else target.machine.near_piece
+    return one * column_tiles * facts.rows * facts.reduction
+
+
 def pieces_apart(facts: TileFacts, population: Population, panels: NDArray[np.int64], target: Target) -> Cycles:
     """Stall cycles for a strip that is a piece of each row, for so many panels, and for the pieces of the result: each
     begins where no processor foresees it. If the strip is asked for while the one before is multiplied, half of it.
