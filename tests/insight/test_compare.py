@@ -100,7 +100,7 @@ def test_values_whose_names_look_like_copies() -> None:
     ]
     names = ["d", "d.plain"]
     made, values, reference = both(model(nodes, {"x": x}, names, {"w": w}), {"x": x})
-    assert {"d.blocked", "d.blocked_1", "d.plain"} <= {value.name for value in made.layouts} | values.keys()
+    assert {"d.blocked.flat", "d.blocked_1", "d.plain"} <= {value.name for value in made.layouts} | values.keys()
     found = compare(made, made.executable.run({"x": x}), values, reference, "float64")
     assert found.agrees
     assert found.notes == ()

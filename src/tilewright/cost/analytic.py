@@ -279,8 +279,7 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         yield Lanes.of(s, result, schedule_rows, target, large, most=most)
         return
     axis = _axis_of_columns(s, reductions)
-    fills_lanes = iterations_of(result.axes[-1]) >= target.lanes(result.writes[0].buffer.dtype.bits)
-    if axis is not None and fills_lanes:
+    if axis is not None and iterations_of(result.axes[-1]) >= target.lanes(result.writes[0].buffer.dtype.bits):
         how = partial(schedule_columns, axis=axis)
         yield Lanes.of(s, result, how, target, is_large(s, reductions[0], target))
         return

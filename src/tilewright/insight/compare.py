@@ -128,10 +128,11 @@ def compare(
     missing: list[str] = []
     for call in calls_of(compiled):
         for value in call.group.outputs:
-            expected = reference.values.get(compiled.name_in_model(value.name))
+            name = compiled.name_in_model(value.name)
+            expected = reference.values.get(name)
             if value.name in values and expected is not None:
                 found = difference(_row_major(compiled, value, values[value.name], expected), expected)
-                rows.append(_row(value.name, call.kernel.program.name, sources(call.group), found, tolerance))
+                rows.append(_row(name, call.kernel.program.name, sources(call.group), found, tolerance))
             elif values:
                 missing.append(value.name)
     names = [spec.name for spec in compiled.executable.manifest.outputs]

@@ -26,7 +26,7 @@ def flatten_reductions(laid_out: LaidOut) -> LaidOut:
     flattening = _Flattening(laid_out)
     nodes = tuple(new for node in laid_out.graph.nodes for new in flattening.nodes(node))
     graph = replace(laid_out.graph, nodes=nodes, constants=flattening.constants)
-    return replace(laid_out, graph=graph)
+    return replace(laid_out, graph=graph, copies={**laid_out.copies, **flattening.copies})
 
 
 @dataclass(slots=True)
@@ -36,6 +36,8 @@ class _Flattening:
     laid_out: LaidOut
     constants: dict[Value, Array] = field(default_factory=dict[Value, Array])
     rows: dict[Value, Value] = field(default_factory=dict[Value, Value])
+    copies: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of results, by those of the same in another shape."""
     names: Names = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,6 +63,7 @@ class _Flattening:
         result, before, after = node.outputs[0], static(source.shape), static(node.outputs[0].shape)
         assert before is not None and after is not None, "results of static inputs are static"
         in_rows, reduced = (self.names.fresh(f"{result.name}.{suffix}") for suffix in ("rows", "flat"))
+        self.copies[reduced] = self.laid_out.copies.get(result.name, result.name)
         flat = reshaped(source, axes.flat(before), in_rows, node.source)
         attributes = {name: value for name, value in node.attributes if name not in ("axes", "axis")}
         attributes |= {"axes": (axes.first,), "keepdims": True} if axes.are_reduced else {"axis": axes.first}

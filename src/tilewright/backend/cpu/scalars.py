@@ -349,8 +349,13 @@ def _is_zero(expr: Expr) -> bool:
 
 
 def _may_fail(expr: Expr, known: Collection[Read] = ()) -> bool:
-    """Whether speculative evaluation of ``expr`` could access memory out of bounds: other than what is read anyway."""
-    return expr.has_reads and (not known or any(read not in known for read in reads_in(expr)))
+    """Whether speculative evaluation of ``expr`` could access memory out of bounds, other than what is read anyway, or
+    report an index."""
+    return expr.has_reads and not (known and all(_is_safe(part, known) for part in (expr, *_below(expr))))
+
+
+def _is_safe(part: Expr, known: Collection[Read]) -> bool:
+    return not isinstance(part, Check) and (not isinstance(part, Read) or part in known)
 
 
 def _always_read(condition: Expr) -> Collection[Read]:
