@@ -1660,8 +1660,8 @@ MUTANTS = (
     Mutant(
         "what a part of a condition guards is read without a mask",
         "backend/cpu/scalars.py",
-        "if not condition.has_reads or any(isinstance(node, Select) or node.dtype.is_bool for node in _below(condition)):",
-        "if not condition.has_reads:",
+        "return () if any(isinstance(part, Select) or part.dtype.is_bool for part in parts) else set(reads_in(condition))",
+        "return set(reads_in(condition))",
         ("tests/backend/cpu/test_lanes.py::test_what_a_condition_reads_is_read_without_a_mask",),
     ),
     Mutant(

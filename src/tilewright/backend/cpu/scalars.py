@@ -3,7 +3,7 @@
 Inside a vectorized loop an expression is evaluated once, with vectors where its value differs between the lanes.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import copysign
 
@@ -36,7 +36,7 @@ from tilewright.loops.ir import Buffer
 from tilewright.symbolic.check import Check
 from tilewright.symbolic.expr import Binary, Cast, Const, Expr, Read, Select, Unary, Var
 from tilewright.symbolic.operations import BinaryOp, UnaryOp
-from tilewright.symbolic.traversal import conjuncts, reads_in
+from tilewright.symbolic.traversal import conjuncts, reads_in, walk
 
 
 class ScalarEmitter:
@@ -351,7 +351,7 @@ def _is_zero(expr: Expr) -> bool:
 def _may_fail(expr: Expr, known: Collection[Read] = ()) -> bool:
     """Whether speculative evaluation of ``expr`` could access memory out of bounds, other than what is read anyway, or
     report an index."""
-    return expr.has_reads and not (known and all(_is_safe(part, known) for part in (expr, *_below(expr))))
+    return expr.has_reads and not (known and all(_is_safe(part, known) for part in walk(expr)))
 
 
 def _is_safe(part: Expr, known: Collection[Read]) -> bool:
@@ -360,13 +360,7 @@ def _is_safe(part: Expr, known: Collection[Read]) -> bool:
 
 def _always_read(condition: Expr) -> Collection[Read]:
     """What is read whenever ``condition`` is evaluated: a comparison of numbers in which nothing is chosen."""
-    if not condition.has_reads or any(isinstance(node, Select) or node.dtype.is_bool for node in _below(condition)):
+    if not condition.has_reads:
         return ()
-    return set(reads_in(condition))
-
-
-def _below(expr: Expr) -> Iterator[Expr]:
-    """All parts of ``expr``."""
-    for operand in expr.operands():
-        yield operand
-        yield from _below(operand)
+    parts = (part for operand in condition.operands() for part in walk(operand))
+    return () if any(isinstance(part, Select) or part.dtype.is_bool for part in parts) else set(reads_in(condition))
