@@ -64,6 +64,15 @@ def test_taps_in_the_padding_are_left_out() -> None:
     assert "skip_padding" in traces(OFTEN[0])
 
 
+@pytest.mark.parametrize(("dilation", "is_kept"), [(2, True), (3, False)])
+def test_small_windows_of_rows_are_padded_if_lanes_are_then_side_by_side(dilation: int, is_kept: bool) -> None:
+    """With a stride of 2, every second element is read if taps are an even number of elements apart."""
+    attributes = {"group": 5, "strides": [2, 2], "dilations": [dilation] * 2, "pads": [4] * 4}
+    case = NodeCase("Conv", [f(1, 5, 40, 66)], attributes, [f(5, 1, 5, 5)], tolerance=1e-4)
+    check(case)
+    assert ('compute_inline("padded")' not in traces(case)) == is_kept
+
+
 @pytest.mark.parametrize("case", SELDOM, ids=str)
 def test_taps_along_rows_are_written_out(case: NodeCase) -> None:
     trace = traces(case)

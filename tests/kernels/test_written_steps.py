@@ -89,6 +89,19 @@ def test_steps_are_written_out_and_right(name: str) -> None:
     assert_near(found, wanted, 1e-5)
 
 
+@pytest.mark.parametrize(("columns", "most"), [(8, 7), (16, 6)])
+def test_many_rows_of_one_vector_are_not_written_out(columns: int, most: int) -> None:
+    """LLVM computes the steps of many rows side by side, and then has no registers for their sums."""
+    target = replace(WRITING.restricted("avx2"), machine=WRITING.machine)
+    nest = open_space(Schedule(product(240, columns, 64)), target).nests[-1]
+    choices = nest.population()
+    column = {name: choices.column(name) for name in choices.names}
+    whole = column["lanes"] == columns
+    written = whole & (column["unroll"] == Unroll.INNERMOST.value)
+    assert column["rows"][written].max() == most
+    assert column["rows"][whole & ~written].max() == (14 if columns == 8 else 6)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_targets_that_do_not_gain_have_no_such_choice(name: str) -> None:
     make, _ = PROGRAMS[name]

@@ -12,9 +12,14 @@ import tilewright
 from tests.frontend.models import single_node
 from tests.ops.nodes import NodeCase, check, run_reference
 from tests.profiles import examples
+from tilewright.base.dtypes import f32
 from tilewright.base.errors import InvalidModel, ResourceLimit
 from tilewright.frontend.onnx.read import importer
 from tilewright.graph import evaluate_graph
+from tilewright.ops.shapes import simplified
+from tilewright.ops.windows import window
+from tilewright.symbolic.expr import const
+from tilewright.tensor.build import placeholder
 
 random = np.random.default_rng(5)
 
@@ -29,6 +34,8 @@ CONVOLUTIONS = [
     NodeCase("Conv", [f(1, 3, 9, 8), f(4, 3, 3, 2), f(4)], {"pads": [0, 1, 2, 3], "strides": [2, 3]}),
     NodeCase("Conv", [f(1, 4, 9, 9), f(6, 2, 3, 3)], {"group": 2, "dilations": [2, 1], "pads": [2, 0, 2, 0]}),
     NodeCase("Conv", [f(1, 6, 9, 9), f(6, 1, 3, 3), f(6)], {"group": 6, "pads": [1, 1, 1, 1]}),
+    NodeCase("Conv", [f(1, 3, 19, 14), f(2, 3, 3, 3)], {"strides": [4, 6], "dilations": [6, 4], "pads": [5, 3, 2, 7]}),
+    NodeCase("Conv", [f(1, 3, 8, 9), f(2, 3, 1, 3)], {"strides": [3, 2], "dilations": [1, 2], "pads": [1, 2, 2, 0]}),
     NodeCase("Conv", [f(1, 3, 9, 9), f(6, 1, 3, 3)], {"group": 3}),
     NodeCase("Conv", [f(2, 3, 11), f(4, 3, 5), f(4)], {"pads": [2, 2], "strides": [2]}),
     NodeCase("Conv", [f(1, 2, 5, 6, 7), f(3, 2, 3, 2, 1), f(3)], {"pads": [1, 0, 0, 1, 1, 0]}),
@@ -107,6 +114,15 @@ POOLS = [
             {"strides": [2, 2], "pads": [0, 0, 2, 1], "ceil_mode": 1},
         )
     ),
+    *(
+        NodeCase(
+            op,
+            [f(2, 3, 13, 14)],
+            {"kernel_shape": [3, 2], "strides": [4, 3], "dilations": [2, 3], "pads": [1, 1, 2, 0], "ceil_mode": ceil},
+        )
+        for op in ("MaxPool", "AveragePool")
+        for ceil in (0, 1)
+    ),
     NodeCase("MaxPool", [f(1, 2, 9)], {"kernel_shape": [3], "strides": [2], "pads": [1, 1]}),
     NodeCase("AveragePool", [f(1, 2, 5, 6, 7)], {"kernel_shape": [2, 3, 2], "pads": [0, 1, 0, 1, 1, 0]}),
     NodeCase("MaxPool", [random.integers(0, 255, (1, 2, 6, 6)).astype(np.uint8)], {"kernel_shape": [3, 3]}),
@@ -120,6 +136,28 @@ POOLS = [
 @pytest.mark.parametrize("case", [*CONVOLUTIONS, *TRANSPOSED, *POOLS, *INDICES, *UNPOOLED, *NORMS], ids=str)
 def test_against_onnxruntime(case: NodeCase) -> None:
     check(case)
+
+
+@pytest.mark.parametrize(
+    ("strides", "dilations", "taps", "padded"),
+    [
+        ((1, 1), (2, 2), (3, 3), (23, 18)),
+        ((2, 3), (3, 2), (3, 3), (23, 18)),
+        ((4, 6), (6, 4), (3, 3), (12, 9)),
+        ((2, 2), (6, 2), (1, 3), (12, 9)),
+        ((2, 2), (6, 5), (1, 1), (12, 9)),
+    ],
+)
+def test_positions_that_no_window_reads_are_not_padded(
+    strides: tuple[int, int], dilations: tuple[int, int], taps: tuple[int, int], padded: tuple[int, int]
+) -> None:
+    x = placeholder((1, 3, 19, 14), f32, "x")
+    sliding = window(x, tuple(map(const, taps)), strides, (2,) * 4, dilations)
+    made, over = sliding.padded(x, const(0, f32), sliding.outputs(x.shape[2:]))
+    assert tuple(int(str(extent)) for extent in made.shape[2:]) == padded
+    assert not over.is_padded
+    ends = over.positions([y - 1 for y in sliding.outputs(x.shape[2:])], [const(tap - 1) for tap in taps])
+    assert all(int(str(simplified(end))) < extent for end, extent in zip(ends, padded, strict=True))
 
 
 @pytest.mark.parametrize("place", range(5))

@@ -15,6 +15,9 @@ from tilewright.base.errors import BadInput
 from tilewright.compilation import Math, Options
 from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
+from tilewright.loops.ir import Alloc
+from tilewright.loops.memory import LOCAL
+from tilewright.loops.visit import walk
 from tilewright.ops.minimal_filtering import FILTERINGS
 from tilewright.ops.winograd import transformed_filter
 from tilewright.passes.alternatives import BUILT_IN, Alternative
@@ -52,6 +55,17 @@ def convolution(
     conv = apply("Conv", [x, *known], "y", pads=pads, group=group, **across)
     relu = apply("Relu", conv.outputs, "z")
     return Graph("g", (x,), relu.outputs, (conv, relu), known)
+
+
+@pytest.mark.parametrize(("size", "depth"), [((8, 8, 8), (3,)), ((16, 16), ())])
+def test_what_a_tile_reads_is_part_of_its_first_stage(size: tuple[int, ...], depth: tuple[int, ...]) -> None:
+    """Both stages of a tile are in registers: then no kernel makes a buffer of whole images."""
+    graph = convolution(size, 64, 64, depth=depth, pads=(1,) * (4 + 2 * len(depth)))
+    compiled = compile_graph(graph, Options(target=ZEN5, threads=1))
+    (program,) = [kernel.program for kernel in compiled.kernels if "winogradinput" in kernel.program.name]
+    made = [stmt.buffer for stmt in walk(program.body) if isinstance(stmt, Alloc)]
+    assert len(made) == 1
+    assert made[0].memory == LOCAL
 
 
 def feeds(graph: Graph) -> dict[str, Array]:

@@ -37,6 +37,31 @@ def test_a_block_of_filters_with_short_rows_is_slower_than_products_of_taps() ->
     assert fastest(estimated((1, 464, 28, 28), (16, 464, 5, 5), pads=(2,) * 4)) == "direct, in blocks"
 
 
+def cycles_of(name: str, ways: tuple[Way, ...]) -> float:
+    return next(way.cycles for way in ways if way.name == name)
+
+
+@pytest.mark.parametrize(("target", "filters", "is_slower"), [(ZEN3, 8, True), (RAPIDS, 16, False)])
+def test_a_single_block_of_filters_has_more_broadcasts_where_these_are_instructions(
+    target: Target, filters: int, is_slower: bool
+) -> None:
+    one, two = (
+        cycles_of("direct, in blocks", estimated((1, 160, 56, 56), (count, 160, 4, 4), target=target))
+        for count in (filters, 2 * filters)
+    )
+    assert (one > 1.15 * two / 2) == is_slower
+
+
+@pytest.mark.parametrize(("extent", "most"), [(8, 0.6), (40, 1.0)])
+def test_terms_that_read_padding_are_left_out_if_they_are_many(extent: int, most: float) -> None:
+    """Of three taps six rows apart on eight rows, each reads two to eight of them."""
+    shapes = (1, 64, extent, extent), (64, 64, 3, 3)
+    padded = cycles_of("direct, in blocks", estimated(*shapes, pads=(6,) * 4, dilations=(6, 6)))
+    larger = (1, 64, extent + 12, extent + 12)
+    bare = cycles_of("direct, in blocks", estimated(larger, shapes[1], dilations=(6, 6)))
+    assert most - 0.2 < padded / bare < most + 0.2
+
+
 def test_rows_of_few_places_wait_for_filters_from_the_second_cache() -> None:
     shapes, dilated = ((1, 512, 7, 7), (512, 512, 3, 3)), {"pads": (1,) * 4, "dilations": (2, 2)}
     assert fastest(estimated(*shapes, **dilated)) == "direct of gathered taps, in blocks"

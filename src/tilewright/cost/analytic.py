@@ -18,14 +18,18 @@ from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Lanes, Nest, Nests, Tiles
 from tilewright.kernels.padded_parts import PaddedParts, parts_of
 from tilewright.kernels.reductions import (
+    LEAST_STRIP,
+    adds_rows,
     inline_open_rows,
     reduces_rows,
+    schedule_added_rows,
     schedule_columns,
     schedule_reduction,
     schedule_rows,
 )
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import (
+    RUN_TIME,
     drop_unread,
     inline_all,
     is_reduction,
@@ -141,22 +145,31 @@ def _computed_operands(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
 
 
 def _padded_rows(s: Schedule, target: Target) -> frozenset[str]:
-    """Padded data that a large window slides over along its lanes, as their masks would be made anew for each tap; or
-    that it reads so often that padding takes little time: then taps in the padding may be left out, too."""
+    """Padded data that a window slides over along its lanes: a large one, as their masks would be made anew for each
+    tap; or any if lanes are then side by side. And data that it reads so often that padding takes little time: then
+    taps in the padding may be left out, too."""
     found: set[str] = set()
     padded = [b for b in all_blocks(s.program.body) if isinstance(b.body, Store) and isinstance(b.body.value, Select)]
     for block in padded:
         (reader, *others) = consumers(s.program, block) or (block,)
         taps, roles = [axis for axis in reader.axes if axis.kind is IterKind.REDUCE], window(reader)
-        points = Extents(s.program.dims).points
-        if roles is None or others or points(taps) <= target.machine.unrolled_taps:
+        points, data = Extents(s.program.dims).points, block.writes[0].buffer
+        if roles is None or others:
             continue
-        lanes, data = reader.axes[roles.vector].var, block.writes[0].buffer
+        lanes = reader.axes[roles.vector].var
         starts = [polynomial(region.ranges[-1][0]) for region in reader.reads if region.buffer == data]
-        is_often = points(reader.axes) >= target.machine.padded_reads * points(block.axes)
-        if is_often or any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts):
+        slides = any((lanes,) in start and any((axis.var,) in start for axis in taps) for start in starts)
+        is_wide = points(taps) > target.machine.unrolled_taps
+        is_often = is_wide and points(reader.axes) >= target.machine.padded_reads * points(block.axes)
+        if is_often or (slides and (is_wide or _is_sampled(block))):
             found.add(data.name)
     return frozenset(found)
+
+
+def _is_sampled(block: Block) -> bool:
+    """Whether elements that are apart along rows of what ``block`` reads are side by side in what it makes."""
+    along = (block.axes[-1].var,)
+    return any(polynomial(region.ranges[-1][0]).get(along, 1) > 1 for region in block.reads if region.ranges)
 
 
 def _before(s: Schedule, anchor: BlockRef) -> tuple[Block, ...]:
@@ -283,6 +296,10 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
         how = partial(schedule_columns, axis=axis)
         yield Lanes.of(s, result, how, target, is_large(s, reductions[0], target))
         return
+    if len(reductions) == 1 and _adds_far_rows(s, reductions[0], target):
+        how = partial(schedule_added_rows, cores=target.cores)
+        yield Lanes.of(s, reductions[0], how, target, is_large(s, reductions[0], target))
+        return
     nest = _window(s, reductions[0], target) if len(reductions) == 1 else None
     if nest is not None:
         yield from (elementwise(s, other, target) for other in _before(s, nest.anchor))
@@ -291,6 +308,25 @@ def _reductions(s: Schedule, reductions: list[Block], target: Target) -> Iterato
     for block in blocks:
         how = schedule_reduction if is_reduction(block) else schedule_elementwise
         yield Lanes.of(s, block, how, target, is_large(s, block, target))
+
+
+_MANY_ROWS = 16
+"""Rows that lie apart from which on no processor foresees what a tile reads of them."""
+
+
+def _adds_far_rows(s: Schedule, block: Block, target: Target) -> bool:
+    """Whether many long rows, which the first cache does not hold, are combined to a row; at most an elementwise step
+    of this row follows."""
+    *before, result = all_blocks(s.program.body)
+    if not adds_rows(block) or len(before) > 1 or _kept_extents(result) != _kept_extents(block):
+        return False
+    itemsize = max(region.buffer.dtype.itemsize for region in block.reads)
+    *_, last = (axis for axis in block.axes if axis.kind is IterKind.SPATIAL)
+    rows = prod(iterations_of(axis) for axis in block.axes if axis.kind is IterKind.REDUCE)
+    columns = iterations_of(last)
+    is_known = rows < RUN_TIME and columns < RUN_TIME
+    is_far = rows >= _MANY_ROWS and columns >= LEAST_STRIP and rows * columns * itemsize > target.l1_bytes
+    return is_known and is_far
 
 
 _MASKED_BITS = 512

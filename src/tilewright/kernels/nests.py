@@ -112,6 +112,10 @@ LEAST_LANES = 4
 """Lanes of the narrowest registers that there are (SSE2, NEON), of 32-bit elements."""
 
 
+MOST_WRITTEN_ROWS = 7
+"""Rows of one vector each, of which a tile may have several steps written out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Registers:
     """The vector registers of a processor: their number, and elements per register."""
@@ -183,15 +187,16 @@ class Tiles(Nest):
         return bool(self.facts.slidings)
 
     def allowed(self, population: Population) -> BoolArray:
-        """Checks that accumulators, a row of the panel and a broadcast fit in the registers, and that what is
-        copied can be."""
-        return fits(population, self.registers) & may_copy(
-            population.column("pack"),
-            population.column("prefetch"),
-            population.column("lanes"),
-            population.column("panels"),
-            self.facts.vector,
-        )
+        """Checks that accumulators, a row of the panel and a broadcast fit in the registers, also where steps are
+        written out, and that what is copied can be."""
+        lanes, panels = population.column("lanes"), population.column("panels")
+        copies = may_copy(population.column("pack"), population.column("prefetch"), lanes, panels, self.facts.vector)
+        return fits(population, self.registers) & copies & self._may_write_steps(population, lanes, panels)
+
+    def _may_write_steps(self, population: Population, lanes: IntArray, panels: IntArray) -> BoolArray:
+        """Of many rows of one vector each, LLVM computes several steps side by side, with accumulators in memory."""
+        is_spilled = (lanes * panels <= self.registers.lanes) & (population.column("rows") > MOST_WRITTEN_ROWS)
+        return ~is_spilled | (population.column("unroll") == 0) | np.bool_(not self.facts.steps)
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """See ``Nest``."""

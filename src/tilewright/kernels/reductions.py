@@ -18,6 +18,7 @@ from tilewright.kernels.schedules import (
     ref,
     vectorize_last,
 )
+from tilewright.kernels.tiling import privatized
 from tilewright.loops.ir import Alloc, Block, Loop
 from tilewright.loops.memory import LOCAL
 from tilewright.schedule.combiner import has_combiner
@@ -25,6 +26,7 @@ from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, loops_of, walk
 from tilewright.symbolic.bounds import interval
 from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import Const, Var
 from tilewright.symbolic.linear import polynomial
 from tilewright.symbolic.traversal import free_vars
 
@@ -174,6 +176,67 @@ def schedule_columns(s: Schedule, result: BlockRef, lanes: int, parallel: bool, 
     if parallel:
         for loop in (*loops, strip):
             s.parallel(loop)
+
+
+ADDED_COLUMNS = 1024
+"""Columns of which all rows are added up before those of the next ones: the sums stay in the first cache, and rows are
+read in pieces long enough for processors to foresee."""
+LEAST_STRIP = 256
+"""The same from which on it takes little time to begin a loop over them."""
+STRIPS_OF_CORE = 2
+"""Strips for each core, at least, if there is one row of results."""
+ADDED_TOGETHER = 8
+"""Rows that are combined in registers, before the sum is read and stored."""
+
+
+def adds_rows(block: Block) -> bool:
+    """Whether ``block`` combines rows, each element of which it reads once: along the last axis they become a row of
+    the result, and lie side by side."""
+    kept = [axis for axis in block.axes if axis.kind is IterKind.SPATIAL]
+    rows = [axis for axis in block.axes if axis.kind is IterKind.REDUCE]
+    written = {region.buffer for region in block.writes}
+    reads = [[start for start, _ in region.ranges] for region in block.reads if region.buffer not in written]
+    several = {axis.var for axis in block.axes if iterations_of(axis) > 1}
+    are_whole = any(all(isinstance(at, Var | Const) for at in read) and several <= {*read} for read in reads)
+    are_rows = bool(kept) and all(bool(read) and read[-1] == kept[-1].var for read in reads)
+    return len(rows) == 1 and are_whole and are_rows and has_combiner(block)
+
+
+def schedule_added_rows(s: Schedule, block: BlockRef, lanes: int, parallel: bool, *, cores: int) -> None:
+    """Rows combined to one (``adds_rows``), and its elementwise consumer: strip by strip, and of each a few rows at a
+    time, whose part of the sum is made in registers. ``cores``: that share the strips."""
+    result, stmt = privatized(s, block), block_at(s.program, block).stmt
+    loops = [driving_loop(s, block, place) for place in range(len(stmt.axes))]
+    row = loops.pop(next(place for place, axis in enumerate(stmt.axes) if axis.kind is IterKind.REDUCE))
+    *outer, last = loops
+    others = prod(extent_of(s, loop) for loop in outer)
+    least = -(-STRIPS_OF_CORE * cores // others) if parallel and cores > 1 else 1
+    strip, columns = s.split(last, (None, _strip(extent_of(s, last), lanes, least)))
+    columns, inner = s.split(columns, (None, lanes))
+    few, one = s.split(row, (None, ADDED_TOGETHER))
+    s.reorder(*outer, strip, few, columns, one, inner)
+    part = s.rfactor(few, 0)
+    *_, columns, inner, few = [ref(loop) for loop in loops_of(s.program, block)]
+    s.reorder(few, columns, inner)
+    s.vectorize(inner)
+    *_, inner, _, one = s.compute_at(part, columns)
+    s.set_scope(block_at(s.program, part).stmt.writes[0].buffer.name, LOCAL)
+    s.reorder(one, inner)
+    s.unroll(one)
+    s.vectorize(inner)
+    *_, own = s.reverse_compute_at(result, strip)
+    *_, inner = s.split(own, (None, lanes))
+    s.vectorize(inner)
+    if parallel:
+        for loop in (*outer, strip):
+            s.parallel(loop)
+
+
+def _strip(columns: int, lanes: int, least: int) -> int:
+    """The columns of a strip: of whole vectors, and such that at least so many strips share them, if these are not
+    short."""
+    count = max(-(-columns // ADDED_COLUMNS), min(least, columns // LEAST_STRIP))
+    return columns if count <= 1 else -(-columns // (count * lanes)) * lanes
 
 
 def inline_open_rows(s: Schedule, result: BlockRef) -> bool:

@@ -50,7 +50,7 @@ def conv(
     per_group = filters_per_group(x, weight, group)
     sliding = window(x, weight.shape[2:], strides, pads, dilations)
     outputs = sliding.outputs(x.shape[2:])
-    source = sliding.padded(x, const(0, x.dtype), outputs)
+    source, over = sliding.padded(x, const(0, x.dtype), outputs)
     taps = sliding.taps()
     depthwise = group > 1 and weight.shape[1] == const(1)
     channel = te.reduce_axis((0, weight.shape[1]), name="ci")
@@ -60,7 +60,7 @@ def conv(
         batch, filter_, *spatial = index
         inner = const(0) if depthwise else channel.var
         own = inner if group == 1 else (filter_ // per_group) * weight.shape[1] + inner
-        element = source[(batch, own, *sliding.positions(spatial, taps))]
+        element = source[(batch, own, *over.positions(spatial, taps))]
         factor = weight[(filter_, inner, *(k.var for k in taps))]
         axes = taps if depthwise else (channel, *taps)
         return te.sum(cast(element, wide) * cast(factor, wide), axis=axes)

@@ -142,7 +142,7 @@ def blocked_dot_convolution(
         raise BadProgram(f"BlockedDotConvolution by {weight}: there are no {filters} filters")
     sliding = window(x, tuple(kernel), strides, pads, dilations)
     places = sliding.outputs(x.shape[2:])
-    source = sliding.padded(x, const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim], places)
+    source, over = sliding.padded(x, const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim], places)
     extents = {"c": blocks, "s": parts, "g": size}
     block, part, inner = (te.reduce_axis((0, extent), name=name) for name, extent in extents.items())
     taps = sliding.taps()
@@ -151,7 +151,7 @@ def blocked_dot_convolution(
         batch, filter_, *outputs = index
         channel = block.var * width + part.var * size + inner.var
         channel = channel if group == 1 else (filter_ // per_group) * (blocks * width) + channel
-        left = source[(batch, channel, *sliding.positions(outputs, taps))]
+        left = source[(batch, channel, *over.positions(outputs, taps))]
         right = weight[(filter_ // lanes, block.var, *(k.var for k in taps), part.var, filter_ % lanes, inner.var)]
         return te.sum(_product(left, right, is_limited), axis=(block, *taps, part, inner))
 
@@ -179,12 +179,12 @@ def channel_convolution(
         raise BadProgram(f"ChannelConvolution of {x} by {weight}: there are filters for {blocks} * {lanes} channels")
     sliding = window(x, tuple(kernel), strides, pads, dilations)
     places = sliding.outputs(x.shape[2:])
-    source = sliding.padded(x, const(0, u8) if around is None else around[(ZERO,) * around.ndim], places)
+    source, over = sliding.padded(x, const(0, u8) if around is None else around[(ZERO,) * around.ndim], places)
     taps = sliding.taps()
 
     def body(index: Index) -> Reduction:
         batch, channel, *outputs = index
-        left = source[(batch, channel, *sliding.positions(outputs, taps))]
+        left = source[(batch, channel, *over.positions(outputs, taps))]
         right = weight[(channel // lanes, *(k.var for k in taps), channel % lanes)]
         return te.sum(cast(left, i32) * cast(right, i32), axis=taps)
 

@@ -41,13 +41,15 @@ class _Pool:
         """The shape of the result."""
         return *self.x.shape[:2], *self.outputs
 
-    def reduced(self, reduce: Callable[[Expr], Reduction], source: Tensor) -> Tensor:
-        """The elements of each window of ``source``, the padded input, reduced over the taps."""
-        return tensor(self.shape, lambda i: reduce(source[(*i[:2], *self.sliding.positions(i[2:], self.taps))]))
+    def reduced(self, reduce: Callable[[Expr], Reduction], around: Expr) -> Tensor:
+        """The elements of each window, reduced over the taps; ``around`` is what the input is padded with."""
+        source, over = self.sliding.padded(self.x, around, self.outputs)
+        return tensor(self.shape, lambda i: reduce(source[(*i[:2], *over.positions(i[2:], self.taps))]))
 
-    def padded(self, value: Expr) -> Tensor:
-        """The input padded with ``value``."""
-        return self.sliding.padded(self.x, value, self.outputs)
+    @property
+    def fits(self) -> bool:
+        """Whether every window is whole."""
+        return self.sliding.padded(self.x, const(0, self.x.dtype), self.outputs)[0] is self.x
 
 
 def _pool(
@@ -79,7 +81,7 @@ def max_pool(
     Runtime's result depends on its position in the window. Here, as in PyTorch, NaN propagates.
     """
     pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
-    return pool.reduced(lambda value: te.max(value, axis=pool.taps), pool.padded(te.min_value(x.dtype)))
+    return pool.reduced(lambda value: te.max(value, axis=pool.taps), te.min_value(x.dtype))
 
 
 @operator("MaxPoolWithIndices", FusionKind.REDUCTION)
@@ -138,7 +140,7 @@ def lp_pool(
     def add(value: Expr) -> Reduction:
         return te.sum(power_of(cast(value, wide), p), axis=pool.taps)
 
-    total = pool.reduced(add, pool.padded(const(0, x.dtype)))
+    total = pool.reduced(add, const(0, x.dtype))
     return tensor(total.shape, lambda index: cast(root_of(total[index], p), x.dtype))
 
 
@@ -159,9 +161,8 @@ def average_pool(
     """
     pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     wide = accumulator(x.dtype)
-    source = pool.padded(const(0, x.dtype))
-    total = pool.reduced(lambda value: te.sum(cast(value, wide), axis=pool.taps), source)
-    fits = source is x  # then every window is whole
+    total = pool.reduced(lambda value: te.sum(cast(value, wide), axis=pool.taps), const(0, x.dtype))
+    fits = pool.fits
 
     def divide(index: Index) -> Expr:
         count = element_count(pool.sliding.kernel) if fits else _counted(pool, index[2:], count_include_pad)

@@ -184,7 +184,8 @@ def _padded(x: Tensor, before: Sequence[int], needed: Shape) -> Tensor:
     """``x`` with zeros ``before`` it, and after it up to the extents ``needed``."""
     ones = (1,) * len(needed)
     ends = tuple(number(extent - own - pad) for extent, own, pad in zip(needed, x.shape[2:], before, strict=True))
-    return Window(tuple(map(const, ones)), ones, ones, tuple(before), ends).padded(x, const(0, x.dtype), needed)
+    made, _ = Window(tuple(map(const, ones)), ones, ones, tuple(before), ends).padded(x, const(0, x.dtype), needed)
+    return made
 
 
 @operator("PhasesToSpace", FusionKind.VIEW, Trait.MOVES)

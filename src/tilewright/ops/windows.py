@@ -6,12 +6,13 @@ the padded input (ONNX, operators Conv and MaxPool; Dumoulin and Visin, "A guide
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.shapes import Shape, show, simplified
 from tilewright.symbolic.domain import IterVar
-from tilewright.symbolic.expr import TRUE, ZERO, Const, Expr, ExprLike, as_expr, maximum, minimum, select
+from tilewright.symbolic.expr import ONE, TRUE, ZERO, Const, Expr, ExprLike, as_expr, maximum, minimum, select
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Tensor
 
@@ -67,25 +68,42 @@ class Window:
         moves = zip(outputs, taps, self.strides, self.dilations, strict=True)
         return tuple(y * stride + as_expr(k) * dilation for y, k, stride, dilation in moves)
 
-    def padded(self, x: Tensor, value: Expr, outputs: Shape) -> Tensor:
-        """``x`` padded with ``value``; ``x`` itself if no window of ``outputs`` leaves it.
+    def padded(self, x: Tensor, value: Expr, outputs: Shape) -> tuple[Tensor, "Window"]:
+        """``x`` padded with ``value``, and the window over it; ``x`` itself if no window of ``outputs`` leaves it.
 
-        A separate stage, as the window reads each element many times and would check its bounds each time.
+        A separate stage, as the window reads each element many times and would check its bounds each time. Positions
+        that no window reads, between strides and dilations with a common factor, are left out.
         """
         spatial = x.shape[2:]
         extents = tuple(map(self._padded_extent, range(len(spatial)), spatial, outputs))
         if not self.is_padded and extents == spatial:
-            return x
+            return x, self
+        steps = tuple(map(self._step, range(len(spatial))))
 
         def body(index: Index) -> Expr:
-            inner = tuple(i - begin for i, begin in zip(index[2:], self.begins, strict=True))
+            inner = tuple(i * step - begin for i, step, begin in zip(index[2:], steps, self.begins, strict=True))
             inside: Expr = TRUE
             for i, extent, padded, begin in zip(inner, spatial, extents, self.begins, strict=True):
                 inside = inside & (i >= ZERO) if begin != 0 else inside
                 inside = inside & (i < extent) if simplified(extent + begin) != padded else inside
             return select(inside, x[(*index[:2], *inner)], value)
 
-        return tensor((*x.shape[:2], *extents), body, name="padded")
+        kept = tuple(simplified((e - 1) // step + 1) for e, step in zip(extents, steps, strict=True))
+        return tensor((*x.shape[:2], *kept), body, name="padded"), self._over_every(steps)
+
+    def _step(self, dim: int) -> int:
+        """Windows read no positions but multiples of it."""
+        dilation = 0 if as_expr(self.kernel[dim]) == ONE else self.dilations[dim]
+        return gcd(self.strides[dim], dilation)
+
+    def _over_every(self, steps: Sequence[int]) -> "Window":
+        """The window over every position at a multiple of ``steps`` of its padded input."""
+        none = (0,) * len(steps)
+        strides, dilations = (
+            tuple(max(1, by // step) for by, step in zip(moves, steps, strict=True))
+            for moves in (self.strides, self.dilations)
+        )
+        return Window(self.kernel, strides, dilations, none, none)
 
     def _padded_extent(self, dim: int, extent: Expr, outputs: Expr) -> Expr:
         """The shape of input and padding, and of the elements that the last window needs beyond (in ceiling mode)."""

@@ -13,7 +13,7 @@ MOST_NODES = 1 << 14
 MOST_INLINED = 1200
 """Limit for inlining a value that is read several times: a larger one stays in a buffer. The largest in networks is an
 activation after Winograd's transform, which reads it three times: 1104."""
-SMALL = 64
+SMALL = 96
 MOST_OF_SMALL = 1 << 12
 """The same limit if the inlined value has at most ``SMALL`` nodes: such values (an element found elsewhere) do not
 double."""

@@ -16,7 +16,7 @@ from tilewright.passes.fuse import fuse
 from tilewright.passes.lower import Lowering
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, all_blocks, loops_of
-from tilewright.symbolic.expr import ONE, const
+from tilewright.symbolic.expr import ONE, Expr, Var, const
 from tilewright.target.target import Target
 from tilewright.tensor.ir import Tensor
 from tilewright.tune.features.cycles import program_cycles
@@ -82,6 +82,19 @@ def test_tests_of_padding_and_idle_lanes_are_no_repeated_work() -> None:
     own = analytic(Schedule(program), target)
     assert "skip_padding" in str(own.trace)
     assert schedule(program, target).trace.to_json() == own.trace.to_json()
+
+
+def test_windows_along_one_axis_are_known() -> None:
+    """Rows of a tile share nothing then, which does not make them naive."""
+    x, q, least = te.placeholder((2, 308, 12, 12), name="x"), te.reduce_axis((0, 8), "q"), te.min_value(f32)
+
+    def around(n: Var, c: Var, h: Var, w: Var) -> Expr:
+        return te.select((w >= 3) & (w < 15), x[n, c, h, w - 3], least)
+
+    padded = te.compute((2, 308, 12, 19), around, name="padded")
+    program = naive(te.compute((2, 308, 12, 12), lambda n, c, h, w: te.max(padded[n, c, h, w + q], axis=q), name="Y"))
+    target = Target.parse("x86_64,znver3,l1=32K,l2=512K,l3=32M,cores=1")
+    assert schedule(program, target).trace.to_json() == analytic(Schedule(program), target).trace.to_json()
 
 
 def test_short_programs_stay() -> None:

@@ -164,8 +164,9 @@ class ArithmeticEmitter(LaneEmitter):
     def _extremum(self, op: BinaryOp, a: Value, b: Value) -> Value:
         if not a.dtype.is_float:
             return self.select(self._compare(BinaryOp.LT if op is BinaryOp.MIN else BinaryOp.GT, a, b), a, b)
-        # `a > b ? a : b` is one machine instruction, and gives b where either is NaN. So a constant goes to the left.
-        if b.text[0] not in "%@":
+        # `a > b ? a : b` is one machine instruction, and gives b where either is NaN. A constant goes to the left, or
+        # what an accumulator is compared with: LLVM stores this in masked parts if it may stay as it is.
+        if a.text[0] in "%@":
             a, b = b, a
         if a.text == literal(inf if op is BinaryOp.MIN else -inf, a.dtype, a.lanes).text:
             return b

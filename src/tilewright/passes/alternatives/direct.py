@@ -16,6 +16,7 @@ from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops import Trait
 from tilewright.ops.operator import require
 from tilewright.passes.alternatives.api import AS_IT_IS, Facts, Way
+from tilewright.passes.alternatives.dimensions import dimensions_of
 from tilewright.passes.alternatives.phases import phases_of
 from tilewright.passes.blocks import (
     Blocks,
@@ -82,6 +83,7 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
         copying = 0.0 if weight in facts.constants else _copying(weight, target)
         summing = cycles / together * filled_blocks(result, blocks) * (1.0 if own else _gathering(node, blocks))
         if not own and together == 1 and points(weight.shape[2:]) > 1:
+            summing *= _remaining(node, target)
             summing *= _short_rows(result, points(weight.shape[1:]) * weight.dtype.itemsize, result.shape[-1], blocks)
         if reads is not Reads.BLOCKED and data in facts.outside and points(weight.shape[2:]) == 1:
             summing += _evicted(result, data, target)
@@ -97,6 +99,17 @@ def _sums(node: Node, facts: Facts) -> Iterator[Way]:
     summed = machine.tap_by_rows if is_tap else machine.sum_by_rows * strided
     by_rows = (machine.element_by_rows * by_taps if own else summed * grouped) * _filled_rows(result, target)
     yield Way(AS_IT_IS, padding + cycles * by_rows, reads=Reads.PLAIN if own else Reads.AS_THEY_ARE)
+
+
+def _remaining(node: Node, target: Target) -> float:
+    """The share of the products that tiles of places along rows do not leave out, as they read padding."""
+    windows = dimensions_of(node)
+    share = prod(window.share() for window in windows[:-1]) * prod(w.share(_rows(target)) for w in windows[-1:])
+    return share if share <= _MOST_REMAINING else 1.0
+
+
+_MOST_REMAINING = 0.7
+"""The same up to which tests of what to leave out take little time beside what is left out."""
 
 
 def _copying(weight: Value, target: Target) -> float:
@@ -122,31 +135,41 @@ def _padding(node: Node, data: Value, target: Target) -> float:
 
 def _short_rows(result: Value, filter_bytes: int, places: Expr, blocks: Blocks) -> float:
     """The slowdown of rows of few places: a vector of weights from beyond the first cache is loaded for each of them. A
-    single block of filters makes smaller tiles, too, where rows do not fill them."""
+    single block of filters makes smaller tiles where rows do not fill them, and more broadcasts where these are
+    instructions."""
     target, width = blocks.target, width_of(result, blocks)
     if filter_bytes * width <= target.l1_bytes or not isinstance(places, Const):
         return 1.0
-    most = target.vector_registers - 4
+    most = _rows(target)
     row = max(1, min(int(places.value), most))
     if points(result.shape[1:2]) <= width:
-        return _step(row, target) / _step(most, target)
+        whole = _step(most // 2, 2, target) if target.machine.issue else _step(most, 1, target)
+        return _step(row, 1, target) / whole
     return max(1.0, target.vector_bits / 8 / target.machine.second_bytes * target.fma_per_cycle / row)
+
+
+def _rows(target: Target) -> int:
+    """Maximum rows of a register tile of one block of filters."""
+    return target.vector_registers - 4
 
 
 def _evicted(result: Value, data: Value, target: Target) -> float:
     """Cycles in which each tile of a single tap loads the lines of plain channels anew, as they evict one another:
     tiles of filters read the same places one after the other."""
     channels, plane = points(data.shape[1:2]), points(data.shape[2:]) * data.dtype.itemsize
-    tiles = points(result.shape) / (register_of(result, target) * (target.vector_registers - 4))
+    tiles = points(result.shape) / (register_of(result, target) * _rows(target))
     is_apart = plane % (2 * LINE_BYTES) == 0  # else they are in all sets
     is_evicted = is_apart and are_evicted(channels, plane, np.array(LINE_BYTES), target)
     return target.machine.near_piece * channels * tiles if is_evicted else 0.0
 
 
-def _step(rows: int, target: Target) -> float:
-    """Cycles of a step of a register tile of so many rows and one block of filters, for each of its products."""
-    busy = max(rows / target.fma_per_cycle, (rows + 1) / target.loads_per_cycle, target.machine.fma_latency)
-    return (busy + target.machine.load_cycles * (rows + 1)) / rows
+def _step(rows: int, blocks: int, target: Target) -> float:
+    """Cycles of a step of a register tile of so many rows and blocks of filters, for each of its products."""
+    machine, products, loads = target.machine, rows * blocks, rows + blocks
+    busy = max(products / target.fma_per_cycle, loads / target.loads_per_cycle, machine.fma_latency)
+    if machine.issue:
+        busy = max(busy, (products + loads + machine.counting) / machine.issue)
+    return (busy + machine.load_cycles * loads) / products
 
 
 def _loading(result: Value, weight: Value, blocks: Blocks) -> float:

@@ -6,12 +6,10 @@ places would read many weights again for each row. The copy is as much larger th
 pays for few channels and many filters, or for few positions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-
-import numpy as np
 
 from tilewright.base.dtypes import f32
 from tilewright.cost.kernels import pass_cycles
@@ -20,6 +18,7 @@ from tilewright.graph import Array, Node, Value, make_node
 from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, FirstStep, Way
+from tilewright.passes.alternatives.dimensions import dimensions_of
 from tilewright.passes.blocks import Reads, points, register_of
 from tilewright.symbolic.expr import const
 from tilewright.target.target import Target
@@ -99,7 +98,7 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     if not isinstance(group, int) or len(array) // group < _FEWEST or not is_small:
         return None
     is_row_anyway = options["strides"] == (1,) * rank and (rank == 1 or prod(kernel) == 1)
-    if is_row_anyway or _share_inside(shape[2:], outputs[2:], options) <= _LEAST_INSIDE:
+    if is_row_anyway or prod(dimension.share() for dimension in dimensions_of(node)) <= _LEAST_INSIDE:
         return None
     if _has_many_pages(prod(array.shape[1:]), prod(outputs[2:]) * f32.itemsize, facts.target):
         return None
@@ -109,20 +108,6 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     single: dict[str, Attribute] = {"group": group}
     convolution = make_node(_CONVOLUTION, [copy, filters, *others], [node.outputs[0].name], single, node.source)
     return _Problem(convolution, taps, filters, rows, options)
-
-
-def _share_inside(extents: Sequence[int], outputs: Sequence[int], options: Mapping[str, Attribute]) -> float:
-    """The share of the terms that read no padding: only these are computed without a copy."""
-    rank, share = len(extents), 1.0
-    kernel, strides, dilations, begins = (
-        entries_of(options[name], count * rank, 0)[:rank]
-        for name, count in (("kernel", 1), ("strides", 1), ("dilations", 1), ("pads", 2))
-    )
-    for dim, extent in enumerate(extents):
-        starts = np.arange(outputs[dim]) * strides[dim] - begins[dim]
-        read = np.add.outer(starts, np.arange(kernel[dim]) * dilations[dim])
-        share *= float(((read >= 0) & (read < extent)).mean())
-    return share
 
 
 def _has_many_pages(terms: int, row_bytes: int, target: Target) -> bool:

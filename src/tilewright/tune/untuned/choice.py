@@ -55,8 +55,8 @@ def schedule(naive: Program, target: Target) -> Schedule:
 def _is_known(nest: Nest, opened: Program) -> bool:
     """Whether ``nest`` is of a class that has a good schedule.
 
-    It is none if the operand along the lanes of a contraction is far apart there, or if several values are summed up
-    that are not shared as those of a window are.
+    It is none if the operand along the lanes of a contraction is far apart there, or if products are summed up whose
+    operands are not shared as those of a window are.
     """
     match nest:
         case Tiles(roles=Contraction(vector=vector, panel=panel)):
@@ -64,7 +64,7 @@ def _is_known(nest: Nest, opened: Program) -> bool:
             regions = [region for region in block.reads if region.buffer.name == panel]
             return all(block.axes[vector].var in free_vars(region.ranges[-1][0]) for region in regions)
         case Tiles():
-            return nest.facts.overlap.taps > 1
+            return nest.facts.overlap.taps > 1 or nest.facts.operands == 1
         case Lanes():
             return nest.how is not schedule_reduction
         case _:
