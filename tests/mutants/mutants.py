@@ -3909,4 +3909,11 @@ MUTANTS = (
         "SMALL = 64",
         ("tests/ops/test_winograd.py::test_what_a_tile_reads_is_part_of_its_first_stage",),
     ),
+    Mutant(
+        "permuted loads: lanes are at one position of several runs",
+        "backend/cpu/places.py",
+        "(count == 2 or len({*positions}) == len(needed))",
+        "True",
+        ("tests/backend/cpu/test_lanes.py::test_only_a_run_that_can_not_begin_earlier_has_a_mask",),
+    ),
 )

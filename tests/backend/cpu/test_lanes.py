@@ -5,11 +5,15 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.backend.cpu.support import run_native
 from tilewright.backend.cpu.image import kernel_text
+from tilewright.backend.cpu.places import runs_of
 from tilewright.backend.cpu.prepare.lanes import fit_lanes
-from tilewright.base.dtypes import DType, boolean, f32
+from tilewright.backend.cpu.values import integers
+from tilewright.base.dtypes import DType, boolean, f32, index
 from tilewright.loops.ir import Alloc, Buffer, Call, Callee, Loop, LoopKind, Seq, Stmt, Store
 from tilewright.loops.memory import GLOBAL, LOCAL, Memory
 from tilewright.loops.program import Program
@@ -103,13 +107,41 @@ def test_lanes_that_span_more_than_four_vectors_are_gathered(span: int, gathers:
     assert ("gather" in kernel_text(program).text) is gathers
 
 
-def test_only_the_last_run_has_a_mask() -> None:
-    """All memory between two elements of a buffer is in it."""
+def test_only_a_run_that_can_not_begin_earlier_has_a_mask() -> None:
+    """All memory between two elements of a buffer is in it. Of every third element in 16 lanes, two would be at one
+    position of two runs."""
     a, out = matrix("a", 1, 61), matrix("out", 1, 16)
-    for where, masked in ((i * 2, 1), (i * 3, 1), (i * 4, 1), (i % 2 * 45 + i, 1), (15 - i, 0)):
+    for where, masked in ((i * 2, 0), (i * 3, 1), (i * 4, 0), (i % 2 * 45 + i, 0), (15 - i, 0), (i // 2 * 2, 1)):
         store = Store(out, (const(0), i), Read(a, (const(0), where)))
         text = kernel_text(Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))).text
         assert text.count("call <16 x float> @llvm.masked.load") == masked
+
+
+@pytest.mark.parametrize("stride", [2, 3, 4])
+def test_eight_lanes_of_a_stride_have_no_masks(stride: int) -> None:
+    a, out = matrix("a", 1, 7 * stride + 1), matrix("out", 1, 8)
+    store = Store(out, (const(0), i), Read(a, (const(0), i * stride)))
+    program = Program("k", (a, out), Loop(i, const(8), store, LoopKind.VECTORIZED))
+    values = np.random.default_rng(0).standard_normal((1, 7 * stride + 1)).astype(np.float32)
+    (result,) = run_native(program, {"a": values})
+    np.testing.assert_array_equal(result[0], values[0, ::stride])
+    assert "masked" not in kernel_text(program).text
+
+
+@given(st.lists(st.integers(0, 64), min_size=8, max_size=8), st.integers(0, 255), st.sampled_from([1, 2, 3, 4, 9]))
+def test_runs_hold_their_elements_and_nothing_beyond(drawn: list[int], bits: int, stride: int) -> None:
+    offsets = drawn if stride == 9 else [first + stride * lane for lane, first in enumerate(drawn[:1] * 8)]
+    active = tuple(bits >> lane & 1 for lane in range(8)) if bits else ()
+    runs = runs_of(integers(tuple(offsets), index), active)
+    if runs is None:
+        return
+    needed = [offset for lane, offset in enumerate(offsets) if not active or active[lane]]
+    assert all(min(needed) <= start and start + count - 1 <= max(needed) for start, count in runs.spans)
+    assert all(count == 8 for _, count in runs.spans[:-1])
+    assert all(0 <= position < runs.spans[run][1] for run, position in runs.places)
+    for lane, (run, position) in enumerate(runs.places):
+        if not active or active[lane]:
+            assert runs.spans[run][0] + position == offsets[lane]
 
 
 def test_lanes_in_more_than_four_runs_are_gathered() -> None:

@@ -84,7 +84,7 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
     there are fewer runs than a gather has loads. Other lanes are moved to the first of these elements.
 
     A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer. All but
-    the last one are as long as a vector.
+    the last one are as long as a vector; so is this, if it may begin earlier.
     """
     known = None if offsets is None else offsets.constants
     if known is None or active is None:
@@ -99,10 +99,29 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
             starts.append(starts[-1] + lanes)
     if not 0 < len(starts) <= min(MOST_RUNS, max(2, lanes // 2)):
         return None
+    starts = _within(starts, needed, lanes)
     run_of = {offset: bisect_right(starts, offset) - 1 for offset in needed}
     spans = tuple((start, min(lanes, needed[-1] + 1 - start)) for start in starts)
     near = (offset if offset in run_of else needed[0] for offset in known)
     return Runs(spans, tuple((run_of[offset], offset - starts[run_of[offset]]) for offset in near))
+
+
+def _within(starts: list[int], needed: list[int], lanes: int) -> list[int]:
+    """``starts`` of runs that hold the elements ``needed``, such that the last run ends with the last one of these, if
+    there are: AVX's masked loads are slow among stores, on Zen 3.
+
+    Positions in three runs and more must stay different. Lanes of a stride of 2, 3 or 4 do in runs that share an
+    element with the next one, if they are 8.
+    """
+    last, count = needed[-1] + 1 - lanes, len(starts)
+    sharing = [needed[0] + run * (lanes - 1) for run in range(count)]
+    for moved in (sharing, [*starts[:-1], last]):
+        runs = [bisect_right(moved, offset) - 1 for offset in needed]
+        positions = [offset - moved[run] for run, offset in zip(runs, needed, strict=True)]
+        ends_there = moved == sorted(moved) and moved[-1] == last
+        if count > 1 and ends_there and (count == 2 or len({*positions}) == len(needed)):
+            return moved
+    return starts
 
 
 def vector_of(element: str, lanes: int) -> str:
