@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.backend.cpu.support import run_native
+from tilewright.backend.cpu.abilities import Abilities
 from tilewright.backend.cpu.image import kernel_text
-from tilewright.backend.cpu.places import runs_of
+from tilewright.backend.cpu.places import Runs, runs_of
 from tilewright.backend.cpu.prepare.lanes import fit_lanes
 from tilewright.backend.cpu.values import integers
 from tilewright.base.dtypes import DType, boolean, f32, index
@@ -113,8 +114,10 @@ def test_only_a_run_that_can_not_begin_earlier_has_a_mask() -> None:
     a, out = matrix("a", 1, 61), matrix("out", 1, 16)
     for where, masked in ((i * 2, 0), (i * 3, 1), (i * 4, 0), (i % 2 * 45 + i, 0), (15 - i, 0), (i // 2 * 2, 1)):
         store = Store(out, (const(0), i), Read(a, (const(0), where)))
-        text = kernel_text(Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))).text
-        assert text.count("call <16 x float> @llvm.masked.load") == masked
+        program = Program("k", (a, out), Loop(i, const(16), store, LoopKind.VECTORIZED))
+        for abilities, expected in ((Abilities(), masked), (Abilities(has_masks=True), int(str(where) != "15 - i"))):
+            text = kernel_text(program, abilities=abilities).text
+            assert text.count("call <16 x float> @llvm.masked.load") == expected
 
 
 @pytest.mark.parametrize("stride", [2, 3, 4])
@@ -132,9 +135,13 @@ def test_eight_lanes_of_a_stride_have_no_masks(stride: int) -> None:
 def test_runs_hold_their_elements_and_nothing_beyond(drawn: list[int], bits: int, stride: int) -> None:
     offsets = drawn if stride == 9 else [first + stride * lane for lane, first in enumerate(drawn[:1] * 8)]
     active = tuple(bits >> lane & 1 for lane in range(8)) if bits else ()
-    runs = runs_of(integers(tuple(offsets), index), active)
-    if runs is None:
-        return
+    known = integers(tuple(offsets), index)
+    for runs in (runs_of(known, active, has_masks=has_masks) for has_masks in (False, True)):
+        if runs is not None:
+            check_runs(runs, offsets, active)
+
+
+def check_runs(runs: Runs, offsets: list[int], active: tuple[int, ...]) -> None:
     needed = [offset for lane, offset in enumerate(offsets) if not active or active[lane]]
     assert all(min(needed) <= start and start + count - 1 <= max(needed) for start, count in runs.spans)
     assert all(count == 8 for _, count in runs.spans[:-1])

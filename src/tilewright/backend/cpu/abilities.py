@@ -19,9 +19,9 @@ class Abilities:
     """Whether it rounds a product and a sum once."""
     packs: bool = False
     """Whether it puts vectors of 512 bits in one, of narrower numbers."""
-    stores_some: bool = False
-    """Whether it stores some lanes of a vector as fast as all: with AVX-512. AVX's own instruction for it is microcode
-    on Zen 1 to 3 (LLVM, issue 213195)."""
+    has_masks: bool = False
+    """Whether it loads and stores some lanes of a vector as fast as all: with AVX-512. Of AVX's own instructions, the
+    one that stores is microcode on Zen 1 to 3 (LLVM, issue 213195), and the one that loads is slow among stores."""
 
     @staticmethod
     def of(target: Target) -> "Abilities":
@@ -31,7 +31,7 @@ class Abilities:
             halves=halves_of(target),
             fuses=target.has("fma") or target.arch is Architecture.AARCH64,
             packs=target.has(PACKING),
-            stores_some=target.has("avx512vl"),
+            has_masks=target.has("avx512vl"),
         )
 
 

@@ -43,10 +43,10 @@ class AccessEmitter:
     """Emits accesses in one function."""
 
     def __init__(
-        self, text: FunctionText, environment: Environment, ops: ArithmeticEmitter, *, stores_some: bool
+        self, text: FunctionText, environment: Environment, ops: ArithmeticEmitter, *, has_masks: bool
     ) -> None:
-        """``stores_some``: whether the processor stores some lanes of a vector as fast as all."""
-        self._stores_some = stores_some
+        """``has_masks``: whether the processor loads and stores some lanes of a vector as fast as all."""
+        self._has_masks = has_masks
         self.text = text
         self.env = environment
         self.ops = ops
@@ -62,7 +62,7 @@ class AccessEmitter:
             return self._where(guard, value) if or_zero else value
         self.text.registers.keep(buffer.name)
         leaves_zeros = guard.lanes is None
-        if address.stride is None and (runs := runs_of(address.offsets, active_lanes(guard.lanes))) is not None:
+        if address.stride is None and (runs := self._runs(address, active_lanes(guard.lanes))) is not None:
             loaded = self._permuted_load(buffer, address, runs, guard)
         elif address.stride is None and (runs := self._apart(address)) is not None:
             loaded, leaves_zeros = self._masked_permuted_load(buffer, address, runs, guard), True
@@ -104,7 +104,7 @@ class AccessEmitter:
         """Store the ``active`` lanes of ``value`` contiguously from ``address`` on: by the mask, or as few vectors of
         1, 2, 4, ... lanes."""
         pieces = list(pieces_of(active))
-        if self._stores_some and len(pieces) > 1:
+        if self._has_masks and len(pieces) > 1:
             self._store_masked(buffer, value, address, integers(active, dtypes.boolean))
             return
         element, vector = memory_type(buffer.dtype), vector_of(memory_type(buffer.dtype), value.lanes)
@@ -228,9 +228,12 @@ class AccessEmitter:
             parts.append(self._masked_load(buffer, whole, replace(guard, lanes=active)))
         return self._picked(buffer, parts, runs.places)
 
+    def _runs(self, address: Address, active: tuple[int, ...] | None) -> Runs | None:
+        return runs_of(address.offsets, active, has_masks=self._has_masks)
+
     def _apart(self, address: Address) -> Runs | None:
         """The runs of the lanes' elements, if these are known, different, and in few runs."""
-        runs = runs_of(address.offsets, ())
+        runs = self._runs(address, ())
         return runs if runs is not None and len(set(runs.places)) == self.env.lanes else None
 
     def _beyond(self, buffer: Buffer, address: Address, offset: int) -> Address:

@@ -79,12 +79,12 @@ class Runs:
     """For each lane, its run and the position in it."""
 
 
-def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | None:
+def runs_of(offsets: Value | None, active: tuple[int, ...] | None, *, has_masks: bool = False) -> Runs | None:
     """The runs of the elements at ``offsets``, if these are known and so are the ``active`` lanes (empty: all), and
     there are fewer runs than a gather has loads. Other lanes are moved to the first of these elements.
 
     A run begins and ends with an active lane's element, or between two of these: all of it is in the buffer. All but
-    the last one are as long as a vector; so is this, if it may begin earlier.
+    the last one are as long as a vector; so is this, if it may begin earlier. ``has_masks``: short ones take as long.
     """
     known = None if offsets is None else offsets.constants
     if known is None or active is None:
@@ -99,7 +99,7 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
             starts.append(starts[-1] + lanes)
     if not 0 < len(starts) <= min(MOST_RUNS, max(2, lanes // 2)):
         return None
-    starts = _within(starts, needed, lanes)
+    starts = starts if has_masks else _within(starts, needed, lanes)
     run_of = {offset: bisect_right(starts, offset) - 1 for offset in needed}
     spans = tuple((start, min(lanes, needed[-1] + 1 - start)) for start in starts)
     near = (offset if offset in run_of else needed[0] for offset in known)
@@ -108,7 +108,7 @@ def runs_of(offsets: Value | None, active: tuple[int, ...] | None) -> Runs | Non
 
 def _within(starts: list[int], needed: list[int], lanes: int) -> list[int]:
     """``starts`` of runs that hold the elements ``needed``, such that the last run ends with the last one of these, if
-    there are: AVX's masked loads are slow among stores, on Zen 3.
+    there are.
 
     Positions in three runs and more must stay different. Lanes of a stride of 2, 3 or 4 do in runs that share an
     element with the next one, if they are 8.

@@ -53,7 +53,7 @@ class ScalarEmitter:
         self.text = text
         self.env = environment
         self.ops = ArithmeticEmitter(text, halves=abilities.halves, packs=abilities.packs)
-        self.accesses = AccessEmitter(text, environment, self.ops, stores_some=abilities.stores_some)
+        self.accesses = AccessEmitter(text, environment, self.ops, has_masks=abilities.has_masks)
         self._indices = indices
         self._checks = accesses
         self._once = False
