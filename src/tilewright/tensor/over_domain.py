@@ -70,8 +70,7 @@ class DomainProgram:
         with np.errstate(all="ignore"):
             for stage in self._stages:
                 stage.run(run)
-        flat = [(run.values[place], extents) for place, extents in self._outputs]
-        return [array.reshape(*extents, *array.shape[1:]) for array, extents in flat]
+        return [run.whole(run.values[place], extents) for place, extents in self._outputs]
 
 
 @dataclass(slots=True)
@@ -88,6 +87,10 @@ class _Run:
         """``known``, ``[points or 1, *spatial or 1]``, at some points of the reduction, for all samples."""
         here = known[points] if len(known) > 1 else known
         return here.reshape(*here.shape, *(1 for _ in self.samples))
+
+    def whole(self, flat: Array, extents: Shape) -> Array:
+        """A flat array in its shape, for all samples, also if it is the same for all: of what reads padding only."""
+        return np.broadcast_to(flat.reshape(*extents, *flat.shape[1:]), (*extents, *(self.samples or flat.shape[1:])))
 
     def parts(self, points: int, elements: int) -> Iterator[slice]:
         """The points of a reduction whose result has ``elements`` elements per sample, in chunks."""

@@ -220,3 +220,11 @@ def test_one_program_is_enough_for_all_extents_of_places(
     assert one is not None
     assert other is not None
     assert (one.attributes, one.shapes) == (other.attributes, other.shapes)
+
+
+def test_windows_of_padding_only_have_a_result_for_each_image_and_sample() -> None:
+    evaluator = Evaluator(Modular(seed=1))
+    x, w = evaluator.domain.random((2, 3, 1, 5), seed=1), evaluator.domain.random((4, 3, 1, 5), seed=2)
+    (result,) = evaluator.apply(require("Conv"), {"strides": (2,), "pads": (1, 0)}, [x, w])
+    assert result.shape == (2, 4, 1, 5)
+    assert not result.any()
