@@ -25,7 +25,7 @@ REGISTERS = Registers(32, 16)
 
 def population(facts: TileFacts) -> Population:
     more = tuple(Knob(name, (0,)) for name in ("unroll", "pack", "prefetch"))
-    return all_of((*tile_knobs(facts, REGISTERS), *more))
+    return all_of((*tile_knobs(facts, REGISTERS), *more, Knob("slices", (1,))))
 
 
 def cycles(facts: TileFacts, target: Target = TARGET, **wanted: int) -> float:

@@ -80,7 +80,8 @@ def test_rows_of_a_tile_have_places_in_the_first_cache(row_bytes: int, l1: str, 
 
 
 def knobs_of(facts: TileFacts, registers: Registers) -> tuple[Knob, ...]:
-    return (*tile_knobs(facts, registers), Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 1, 2)))
+    more = Knob("unroll", (0,)), Knob("pack", (0,)), Knob("prefetch", (0, 1, 2)), Knob("slices", (1,))
+    return (*tile_knobs(facts, registers), *more)
 
 
 def test_panels_are_streamed_as_they_lie() -> None:

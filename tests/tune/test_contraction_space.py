@@ -200,4 +200,5 @@ def test_tiles_of_another_class_have_the_space_of_their_knobs(monkeypatch: pytes
 
     monkeypatch.setattr("tilewright.tune.spaces.open_space", opened)
     names = [knob.name for knob in space_of(PROGRAMS["product"](), HOST).knobs]
-    assert names == [f"C.{name}" for name in ("lanes", "rows", "panels", "order", "unroll", "pack", "prefetch")]
+    knobs = ("lanes", "rows", "panels", "order", "unroll", "pack", "prefetch", "slices")
+    assert names == [f"C.{name}" for name in knobs]

@@ -26,6 +26,7 @@ from tilewright.kernels.packing import Matrix
 from tilewright.kernels.padded_parts import PaddedParts
 from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE
+from tilewright.kernels.reduction_slices import BLOCK
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts
 from tilewright.kernels.tile_products import tile_unit
@@ -38,6 +39,8 @@ from tilewright.target.target import Target
 
 COPIED = 2.0
 """Passes over a matrix for a copy: it is read and written."""
+LOADED_AND_STORED = 2.0
+"""Passes over sums in memory that a slice of a reduction adds to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +239,15 @@ def panel_width(matrix: Matrix, target: Target) -> int:
     facts = TileFacts(columns, rows, 1, 1, 1, matrix.reduction, itemsize, streamed=size, row_bytes=row_bytes)
     facts = replace(facts, next_panel=bool(target.machine.panels_ahead) and rows > 1)
     unroll = Knob("unroll", ((Unroll.INNERMOST if target.machine.unrolled_steps else Unroll.NOTHING).value,))
-    every = all_of((*tile_knobs(facts, registers), unroll, Knob("pack", (0,)), Knob("prefetch", (0, *CACHES))))
+    every = all_of(
+        (
+            *tile_knobs(facts, registers),
+            unroll,
+            Knob("pack", (0,)),
+            Knob("prefetch", (0, *CACHES)),
+            Knob("slices", (1,)),
+        )
+    )
     population = every.where(fits(every, registers))
     chosen = int(np.argmin(tile_cycles(facts, population, registers, target)))
     return int(population.column("lanes")[chosen])
@@ -244,6 +255,17 @@ def panel_width(matrix: Matrix, target: Target) -> int:
 
 def tile_cycles(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
     """Cycles of a register tile's nest on one core."""
+    slices, cycles = population.column("slices"), np.empty(len(population))
+    for count in np.unique(slices):
+        own, among = facts, slices == count
+        if count > 1:
+            own = replace(facts, slices=int(count), reduction=facts.reduction // int(count), next_panel=False)
+        cycles[among] = count * _cycles_of_slice(own, population.where(among), registers, target)
+    return cycles
+
+
+def _cycles_of_slice(facts: TileFacts, population: Population, registers: Registers, target: Target) -> Cycles:
+    """Cycles of all tiles of a slice of the reduction, or of all of it, on one core."""
     machine = target.machine
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     arithmetic, remaining = np.zeros(len(population)), _remaining(facts, population)
@@ -372,13 +394,21 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     row_tiles = -(-facts.rows // rows)
     rate = _Rates(target, registers.lanes * facts.itemsize)
     strips = column_tiles * strip * row_tiles * rate(strip + band)
-    columns_rows = strips + matrix * rate(matrix + image + 0 * strip) + column_tiles * image * rate(image + strip)
+    columns_rows = strips + matrix * rate(facts.slices * (matrix + image) + 0 * strip)
+    columns_rows += column_tiles * image * rate(image + strip)
     swept = row_tiles * matrix * rate((matrix + band) / target.machine.cache_part)
     rows_columns = row_tiles * band * column_tiles * rate(strip + band) + swept
     all_places = np.minimum(facts.places * image, facts.places_bytes or np.inf)
     panel_first = strips + column_tiles * image * rate(all_places + strip)
     again = np.where(order == Order.ROWS_COLUMNS.value, rows_columns, columns_rows)
     again = np.where(order == Order.PANEL_FIRST.value, panel_first, again)
+    if facts.slices > 1:
+        blocks = -(-column_tiles // BLOCK)
+        read = np.where(order == Order.PANEL_FIRST.value, all_places, image)
+        sums = facts.itemsize * facts.vector * facts.panels * facts.rows
+        in_block = sums / blocks * np.where(order == Order.PANEL_FIRST.value, facts.places, 1)
+        again += blocks * image * rate(facts.slices * read + strip)
+        again += (LOADED_AND_STORED * sums) * rate(in_block + read + np.minimum(BLOCK, column_tiles) * strip)
     if facts.is_row_major:
         packed = population.column("pack") == Pack.MATRIX.value
         # A strip of a row-major matrix maps to few sets of the first cache: it is read from the second one each time.
@@ -409,9 +439,15 @@ def _tiles(facts: TileFacts, population: Population) -> NDArray[np.int64]:
 
 
 def _tasks(facts: TileFacts, population: Population) -> NDArray[np.int64]:
-    """What cores may share: tiles, but those that read one copied strip stay together."""
+    """What cores may share: tiles, but those that read one copied strip stay together, and so do those of a block of
+    columns whose reduction is in slices."""
     tiles, together = _tiles(facts, population), -(-facts.rows // population.column("rows"))
-    return np.where(population.column("pack") == Pack.STRIPS.value, tiles // together, tiles)
+    tasks = np.where(population.column("pack") == Pack.STRIPS.value, tiles // together, tiles)
+    columns, panel_first = facts.groups, population.column("order") == Order.PANEL_FIRST.value
+    for extent, knob in ((facts.vector, "lanes"), (facts.panels, "panels")):
+        columns = columns * -(-extent // population.column(knob))
+    blocks = -(-columns // BLOCK) * np.where(panel_first, 1, facts.places)
+    return np.where(population.column("slices") > 1, blocks, tasks)
 
 
 def _shared(cycles: Cycles, tasks: NDArray[np.int64], target: Target) -> Cycles:

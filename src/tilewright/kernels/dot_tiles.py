@@ -138,7 +138,7 @@ def by_instruction(tiles: Tiles, instruction: TensorIntrinsic) -> Tiles:
     facts, own = replace(tiles.facts, reduction=steps, steps=0), lanes_of(instruction)
     lanes = tuple(n for n in tiles.values("lanes") if facts.vector % n == 0) or (own,)
     packs = tuple(way for way in tiles.values("pack") if way != Pack.STRIPS.value)
-    changed = {"lanes": lanes, "unroll": (Unroll.NOTHING.value,), "pack": packs}
+    changed = {"lanes": lanes, "unroll": (Unroll.NOTHING.value,), "pack": packs, "slices": (1,)}
     knobs = tuple(Knob(knob.name, changed.get(knob.name, knob.values)) for knob in tiles.knobs)
     registers = replace(tiles.registers, count=tiles.registers.count - instruction.temporaries)
     return replace(tiles, knobs=knobs, facts=facts, registers=registers, instruction=instruction)

@@ -14,6 +14,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.panel_rows import Pack, pack_matrix, pack_strips
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
+from tilewright.kernels.reduction_slices import SLICES, schedule_slices, slice_counts
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.written_steps import most_steps, with_written_steps
@@ -136,7 +137,8 @@ class Tiles(Nest):
 
     Knobs: ``lanes``, ``rows`` and ``panels`` of the tile; ``order``: of the loops around it (``Order``); ``unroll``:
     what of the reduction is written out (``Unroll``); ``pack``: what of the panel is copied first (``Pack``);
-    ``prefetch``: the cache level that the panel is prefetched into, or 0.
+    ``prefetch``: the cache level that the panel is prefetched into, or 0; ``slices``: of the reduction
+    (``reduction_slices``).
     """
 
     roles: Roles
@@ -165,7 +167,8 @@ class Tiles(Nest):
         is_short = may_unroll or facts.steps > 1 or 1 < facts.innermost <= target.machine.unrolled_taps
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if is_short else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
-        knobs = (*knobs, Knob("pack", tuple(way.value for way in pack)), prefetch)
+        slices = slice_counts(block, facts, target.l2_bytes) if isinstance(roles, Contraction) else SLICES[:1]
+        knobs = (*knobs, Knob("pack", tuple(way.value for way in pack)), prefetch, Knob("slices", slices))
         return Tiles(anchor.name, knobs, roles, facts, registers, parallel, ahead)
 
     def without(self, name: str) -> "Tiles":
@@ -190,8 +193,10 @@ class Tiles(Nest):
         """Checks that accumulators, a row of the panel and a broadcast fit in the registers, also where steps are
         written out, and that what is copied can be."""
         lanes, panels = population.column("lanes"), population.column("panels")
-        copies = may_copy(population.column("pack"), population.column("prefetch"), lanes, panels, self.facts.vector)
-        return fits(population, self.registers) & copies & self._may_write_steps(population, lanes, panels)
+        pack, prefetch, slices = (population.column(name) for name in ("pack", "prefetch", "slices"))
+        copies = may_copy(pack, prefetch, slices, lanes, panels, self.facts.vector)
+        in_order = (slices == 1) | (population.column("order") != Order.ROWS_COLUMNS.value)
+        return fits(population, self.registers) & copies & in_order & self._may_write_steps(population, lanes, panels)
 
     def _may_write_steps(self, population: Population, lanes: IntArray, panels: IntArray) -> BoolArray:
         """Of many rows of one vector each, LLVM computes several steps side by side, with accumulators in memory."""
@@ -209,10 +214,10 @@ class Tiles(Nest):
             reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
         loops = {Unroll.NOTHING: 0, Unroll.EVERYTHING: len(reduction), Unroll.INNERMOST: 1}
         written_out = loops[Unroll(values["unroll"])]
-        parts: dict[int, int] = {}
+        steps: dict[int, int] = {}
         if written_out and self.facts.steps:
-            reduction, parts, written_out = with_written_steps(block, reduction, self.facts.steps)
-        plan = Plan(tile, outer, reduction, {}, parts, written_out, self.instruction)
+            reduction, steps, written_out = with_written_steps(block, reduction, self.facts.steps)
+        plan = Plan(tile, outer, reduction, {}, steps, written_out, self.instruction, values["slices"])
         self.go(s, plan, Pack(values["pack"]), values["prefetch"])
 
     def go(self, s: Schedule, plan: Plan, pack: Pack, prefetch: int) -> None:
@@ -220,13 +225,17 @@ class Tiles(Nest):
         if pack is Pack.MATRIX and isinstance(self.roles, Contraction):
             pack_matrix(s, self.anchor, self.roles.panel, plan.tile.lanes)
         self._skip_padding(s, plan.tile)
-        schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
+        schedule = schedule_tiles if plan.slices == 1 else schedule_slices
+        schedule(s, self.anchor, self.roles, plan, self.parallel)
         if pack is Pack.STRIPS and isinstance(self.roles, Contraction):
             pack_strips(s, self.anchor, self.roles)
         if not prefetch or not isinstance(self.roles, Contraction):
             return
         if prefetch == PANEL_CACHE and self._asks_for_panels(plan):
             ask_for_panels(s, self.anchor, self.roles, plan.tile)
+        elif plan.slices > 1 and plan.tile.lanes >= self.facts.vector_block:  # the same slice of the next panels
+            width = plan.tile.lanes * plan.tile.panels
+            s.prefetch(self.roles.panel, self.facts.itemsize * self.facts.reduction * width, prefetch)
         else:
             lanes = min(plan.tile.lanes, self.facts.vector)
             piece = self.facts.itemsize * (lanes - 1) + LINE_BYTES  # the last line, wherever a piece begins
@@ -236,6 +245,7 @@ class Tiles(Nest):
     def _asks_for_panels(self, plan: Plan) -> bool:
         """Whether each tile of rows asks for a part of the next panel, rather than for what comes soon."""
         is_plain = not plan.blocks and not plan.steps and not plan.written_out and self.instruction is None
+        is_plain = is_plain and plan.slices == 1
         shares = self.facts.shares_panels(np.array(plan.tile.lanes), np.array(plan.tile.rows))
         return is_plain and plan.outer[-1] == self.roles.rows and bool(shares)
 
@@ -284,11 +294,15 @@ def fits(population: Population, registers: Registers) -> BoolArray:
     return np.less_equal((population.column("rows") + 1) * columns + 1, registers.count)
 
 
-def may_copy(pack: IntArray, prefetch: IntArray, lanes: IntArray, panels: IntArray, vector: int) -> BoolArray:
-    """Which values of these knobs go together: a copy of a matrix is not prefetched, and strips that are copied are of
-    one panel, and not all of its ``vector`` columns."""
+def may_copy(
+    pack: IntArray, prefetch: IntArray, slices: IntArray, lanes: IntArray, panels: IntArray, vector: int
+) -> BoolArray:
+    """Which values of these knobs go together: a copy of a matrix is not prefetched, strips that are copied are of
+    one panel, and not all of its ``vector`` columns, and slices are of what is not copied."""
     is_matrix, are_strips = (np.equal(pack, way.value) for way in (Pack.MATRIX, Pack.STRIPS))
-    return ~(is_matrix & (prefetch > 0)) & (~are_strips | ((lanes < vector) & (panels == 1)))
+    is_copied = is_matrix | are_strips
+    strips = ~are_strips | ((lanes < vector) & (panels == 1))
+    return ~(is_matrix & (prefetch > 0)) & strips & (~is_copied | (slices == 1))
 
 
 LIVE = 4

@@ -79,6 +79,7 @@ class PaddedParts(Tiles):
     @staticmethod
     def around(tiles: Tiles, program: Program, padding: Block, sums: Block, parts: tuple[int, ...]) -> "PaddedParts":
         """``tiles`` of ``sums`` with the block."""
+        tiles = tiles.without("slices")
         along = tiles.roles.panel_axes if isinstance(tiles.roles, Contraction) else frozenset[int]()
         extents, made = Extents(program.dims), padding.writes[0].buffer
         own = (tiles.name, tiles.knobs, tiles.roles, tiles.facts, tiles.registers, tiles.parallel, tiles.stream_ahead)

@@ -34,7 +34,7 @@ MOST_TILES = 16
 ORDERED = 3
 """Number of innermost loops of a group that may be permuted, and maximum number of innermost reduction loops that may
 be unrolled."""
-TILE, OUTER, INNER, REDUCTION, WRITTEN_OUT, PACK, PREFETCH = (
+TILE, OUTER, INNER, REDUCTION, WRITTEN_OUT, PACK, PREFETCH, SLICES = (
     "tile",
     "outer order",
     "inner order",
@@ -42,6 +42,7 @@ TILE, OUTER, INNER, REDUCTION, WRITTEN_OUT, PACK, PREFETCH = (
     "written out",
     "pack",
     "prefetch",
+    "slices",
 )
 """Names of knobs."""
 
@@ -117,6 +118,7 @@ class TileBlocks:
             Knob(REDUCTION, _orders(over)),
             Knob(WRITTEN_OUT, tuple(range(min(loops, ORDERED) + 1))),
             Knob(PREFETCH, self.nest.values(PREFETCH)),
+            Knob(SLICES, self.nest.values(SLICES)),
         )
 
     def generate(self, s: Schedule, config: Config) -> None:
@@ -143,6 +145,7 @@ class TileBlocks:
             {axis.position: cast(int, decided[axis.block]) for axis in ordered(blocked, INNER)},
             {axis.position: cast(int, decided[axis.steps]) for axis in self.reduced if axis.is_split},
             cast(int, decided[WRITTEN_OUT]),
+            slices=cast(int, decided[SLICES]),
         )
 
     def _tile_knob(self) -> Knob[Sizes]:

@@ -79,12 +79,19 @@ class TileFacts:
     """Bytes of what a window slides over, if it is a parameter; else 0."""
     places_bytes: int = 0
     """Bytes of the data of all places, whose windows overlap along rows and across them; 0 if unknown."""
+    slices: int = 1
+    """The number of slices of the whole reduction, of which ``reduction`` is one."""
 
     @property
     def is_sequential(self) -> bool:
         """Whether the terms of a sum lie one after the other in a panel that is a parameter, such as filters in blocks.
         In another order, steps would read parts of lines that lie apart."""
         return 0 < self.row_length <= self.vector
+
+    @property
+    def vector_block(self) -> int:
+        """The width of the blocks that the panel lies in, each with all terms of its sums; 0 if it lies in none."""
+        return self.panel_width or (self.row_length if self.is_sequential else 0)
 
     def shares_panels(self, lanes: NDArray[np.int64], rows: NDArray[np.int64]) -> BoolArray:
         """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a

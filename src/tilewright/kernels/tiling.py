@@ -65,6 +65,13 @@ class Plan:
     """Number of innermost reduction loops to unroll: their steps share loads."""
     instruction: TensorIntrinsic | None = None
     """Computes the vectors of a tile; it sums over the reduction axes that are not in ``reduction``."""
+    slices: int = 1
+    """Slices of the reduction, whose sums are added in memory (``reduction_slices``)."""
+
+    def sizes(self, roles: Roles) -> dict[int, int]:
+        """The extents of the tile, by axis."""
+        sizes = {roles.vector: self.tile.lanes, roles.rows: self.tile.rows, roles.panels: self.tile.panels}
+        return {axis: size for axis, size in sizes.items() if axis is not None}
 
 
 def axes_of(block: Block, kind: IterKind) -> tuple[int, ...]:
@@ -78,13 +85,11 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     block = block_at(s.program, anchor).stmt
     outer = {position: driving_loop(s, anchor, position) for position in axes_of(block, IterKind.SPATIAL)}
     reduced = {position: driving_loop(s, anchor, position) for position in plan.reduction}
-    sizes = {roles.vector: plan.tile.lanes, roles.rows: plan.tile.rows, roles.panels: plan.tile.panels}
     of_tile: dict[int, LoopRef] = {}
-    for axis, size in sizes.items():
-        if axis is not None:
-            outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
+    for axis, size in plan.sizes(roles).items():
+        outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
     # Rows before panels: each broadcast is used at once, and only the panels' few vectors stay in registers.
-    inside = [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis is not None]
+    inside = [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis in of_tile]
     within: list[LoopRef] = []
     for axis, tiles in plan.blocks.items():
         outer[axis], of_block = s.split(outer[axis], (None, min(tiles, extent_of(s, outer[axis]))))
@@ -126,7 +131,7 @@ def finish_tiles(
     its own loops over a tile are unrolled, as they must be for a tile in registers.
     """
     made = block_at(s.program, anchor).stmt.writes[0].buffer.name
-    around = _loops_of_epilogue(s, epilogue, loops)
+    around = loops_of_epilogue(s, epilogue, loops)
     if around == loops:
         _finish_tile(s, epilogue, loops[-1], made, written_out)
     else:
@@ -155,7 +160,7 @@ def privatized(s: Schedule, anchor: BlockRef) -> BlockRef:
     return BlockRef(readers[0].name)
 
 
-def _loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
+def loops_of_epilogue(s: Schedule, epilogue: BlockRef, loops: list[LoopRef]) -> list[LoopRef]:
     """Move the epilogue into the innermost of ``loops`` in which its operands are complete; returns those around it.
 
     All of them unless it reads more than a tile (all lanes of a block that has one channel read the first). In which

@@ -43,7 +43,7 @@ class UnpackedTiles(Tiles):
         lanes = tiles.values("lanes")
         fitting = tuple(number for number in lanes if number <= strip) or lanes[:1]
         order, pack = (Order.COLUMNS_ROWS.value,), (Pack.NOTHING.value,)
-        fixed = {"lanes": fitting, "order": order, "pack": pack, "prefetch": (0,)}
+        fixed = {"lanes": fitting, "order": order, "pack": pack, "prefetch": (0,), "slices": (1,)}
         knobs = tuple(Knob(knob.name, fixed.get(knob.name, knob.values)) for knob in tiles.knobs)
         own = (tiles.roles, tiles.facts, tiles.registers, tiles.parallel, tiles.stream_ahead)
         return UnpackedTiles(tiles.name, knobs, *own, points=tiles.points, unpacked=unpacked)

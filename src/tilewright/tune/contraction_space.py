@@ -84,9 +84,10 @@ class OfContraction:
         """
         tiles = self._numbers(tile_blocks.TILE, digits)
         vectors = -(-tiles.prod(axis=1) // self.blocks.nest.registers.lanes) * self._written_out(digits)
-        copied, ahead = (self._numbers(name, digits)[:, 0] for name in (tile_blocks.PACK, tile_blocks.PREFETCH))
+        copies = tile_blocks.PACK, tile_blocks.PREFETCH, tile_blocks.SLICES
+        copied, ahead, slices = (self._numbers(name, digits)[:, 0] for name in copies)
         lanes, panels = tiles[:, _PARTS.index("lanes")], tiles[:, _PARTS.index("panels")]
-        is_possible = may_copy(copied, ahead, lanes, panels, self.blocks.nest.facts.vector)
+        is_possible = may_copy(copied, ahead, slices, lanes, panels, self.blocks.nest.facts.vector)
         return np.less_equal(vectors, MOST_WRITTEN_OUT) & is_possible & self._filled(digits)
 
     def estimates(self, digits: Digits) -> Floats:
