@@ -20,7 +20,7 @@ LINE = 64
 def host(panels_ahead: int) -> Target:
     """This machine, with caches and figures of a known one."""
     made = replace(Target.host(), l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
-    return replace(made, machine=replace(made.machine, panels_ahead=panels_ahead, memory_bytes=3.7))
+    return replace(made, machine=replace(made.machine, panels_ahead=panels_ahead, memory_bytes=3.7, asking=0.1))
 
 
 def product(rows: int, depth: int, columns: int, target: Target) -> tuple[Program, float]:

@@ -3916,4 +3916,18 @@ MUTANTS = (
         "True",
         ("tests/backend/cpu/test_lanes.py::test_only_a_run_that_can_not_begin_earlier_has_a_mask",),
     ),
+    Mutant(
+        "slices: the epilogue's loops begin at the block of columns",
+        "kernels/reduction_slices.py",
+        "own.index(loops[-1]) + 1",
+        "len(loops)",
+        ("tests/kernels/test_reduction_slices.py::test_convolutions",),
+    ),
+    Mutant(
+        "slices: what is copied is sliced",
+        "kernels/nests.py",
+        "& (~is_copied | (slices == 1))",
+        "",
+        ("tests/kernels/test_reduction_slices.py::test_what_is_copied_has_no_slices",),
+    ),
 )

@@ -39,6 +39,8 @@ from tilewright.target.target import Target
 
 COPIED = 2.0
 """Passes over a matrix for a copy: it is read and written."""
+ADDED = 6.0
+"""Cycles for a vector of sums that a slice of a reduction adds to others in memory."""
 LOADED_AND_STORED = 2.0
 """Passes over sums in memory that a slice of a reduction adds to."""
 
@@ -270,6 +272,7 @@ def _cycles_of_slice(facts: TileFacts, population: Population, registers: Regist
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     arithmetic, remaining = np.zeros(len(population)), _remaining(facts, population)
     start = np.where(population.column("unroll") == 1, machine.unrolled_start, machine.tile_start)
+    added = ADDED if facts.slices > 1 else 0.0
     for vector_size, vector_count in _pieces(facts.vector, lanes):
         vectors = -(-vector_size // registers.lanes)
         for panel_size, panel_count in _pieces(facts.panels, panels):
@@ -279,7 +282,8 @@ def _cycles_of_slice(facts: TileFacts, population: Population, registers: Regist
                     one = remaining * _window(facts, population, row_size, vectors, target)
                 else:
                     one = remaining * _contraction(facts, population, row_size, vectors * panel_size, target)
-                arithmetic += count * (one + start + machine.tile_store * row_size * vectors * panel_size)
+                results = row_size * vectors * panel_size
+                arithmetic += count * (one + start + (machine.tile_store + added) * results)
             waiting = _waiting(facts, population, vectors * panel_size, target)
             lies_apart = (vector_size < facts.row_length) & (lanes < facts.vector)
             waiting += np.where(lies_apart, pieces_apart(facts, population, panel_size, target), 0.0)
@@ -393,7 +397,8 @@ def _traffic(facts: TileFacts, population: Population, registers: Registers, tar
     column_tiles = -(-facts.vector // lanes) * -(-facts.panels // panels)
     row_tiles = -(-facts.rows // rows)
     rate = _Rates(target, registers.lanes * facts.itemsize)
-    strips = column_tiles * strip * row_tiles * rate(strip + band)
+    used = (strip + band) / (target.machine.cache_part if facts.slices > 1 else 1.0)
+    strips = column_tiles * strip * row_tiles * rate(used)
     columns_rows = strips + matrix * rate(facts.slices * (matrix + image) + 0 * strip)
     columns_rows += column_tiles * image * rate(image + strip)
     swept = row_tiles * matrix * rate((matrix + band) / target.machine.cache_part)

@@ -167,7 +167,8 @@ class Tiles(Nest):
         is_short = may_unroll or facts.steps > 1 or 1 < facts.innermost <= target.machine.unrolled_taps
         knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if is_short else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
-        slices = slice_counts(block, facts, target.l2_bytes) if isinstance(roles, Contraction) else SLICES[:1]
+        near = int(target.machine.cache_part * target.l2_bytes)
+        slices = slice_counts(block, facts, near) if isinstance(roles, Contraction) else SLICES[:1]
         knobs = (*knobs, Knob("pack", tuple(way.value for way in pack)), prefetch, Knob("slices", slices))
         return Tiles(anchor.name, knobs, roles, facts, registers, parallel, ahead)
 

@@ -22,23 +22,22 @@ from tilewright.symbolic.expr import ONE, Const
 from tilewright.symbolic.traversal import free_vars
 
 SLICES = (1, 2, 4, 8, 16)
-LEAST_STEPS = 128
+LEAST_STEPS = 256
 """Of the shortest slice: loading and storing the sums of a tile takes as long as several steps."""
 BLOCK = 8
 """Maximum number of tiles of a block along its columns."""
-_HALF = 2
 
 
 def slice_counts(block: Block, facts: TileFacts, near_bytes: int) -> tuple[int, ...]:
     """The numbers of slices that the reduction of ``block`` may have.
 
-    Only one where half of ``near_bytes`` holds all that a strip of tiles reads, or where panels are no blocks that lie
-    one after the other.
+    Only one where ``near_bytes`` hold all that a strip of tiles reads, or where panels are no blocks that lie one after
+    the other.
     """
     place = _sliced_axis(block)
     image = facts.rows * facts.reduction * facts.overlap.stride // facts.overlap.taps
     read = facts.itemsize * (facts.places * image + facts.vector_block * facts.reduction)
-    if place is None or facts.slidings or not facts.vector_block or _HALF * read <= near_bytes:
+    if place is None or facts.slidings or not facts.vector_block or read <= near_bytes:
         return SLICES[:1]
     extent = block.axes[place].extent
     assert isinstance(extent, Const), "all extents are known"
