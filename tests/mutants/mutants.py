@@ -3930,4 +3930,11 @@ MUTANTS = (
         "",
         ("tests/kernels/test_reduction_slices.py::test_what_is_copied_has_no_slices",),
     ),
+    Mutant(
+        "unswitching: sums that are written out test at each term",
+        "backend/cpu/prepare/unswitch.py",
+        "return loop.kind is LoopKind.UNROLLED and",
+        "return False and",
+        ("tests/backend/cpu/test_unswitch.py::test_steps_that_are_written_out_test_once_whether_they_are_left_out",),
+    ),
 )

@@ -254,11 +254,12 @@ def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Targ
     if instruction is not None:
         tiles = by_instruction(tiles, instruction)
     parts = _padded_parts(s, tiles, producers[0], roles, target) if len(producers) == 1 else None
-    nests = [nest for nest in (parts, tiles, matrix) if nest is not None]
+    plain = tiles.without("slices")  # data that are padded part by part are near without slices
+    nests = [nest for nest in (parts, plain, matrix) if nest is not None]
     chosen = nests[0] if len(nests) == 1 else min(nests, key=lambda nest: least_cycles(nest, target))
     if chosen is not parts:
         yield from (elementwise(s, other, target) for other in producers)
-    yield chosen
+    yield tiles if chosen is plain else chosen
 
 
 def _padded_parts(s: Schedule, tiles: Tiles, padding: Block, roles: Contraction, target: Target) -> PaddedParts | None:

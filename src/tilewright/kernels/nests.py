@@ -14,7 +14,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.panel_rows import Pack, pack_matrix, pack_strips
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
-from tilewright.kernels.reduction_slices import SLICES, schedule_slices, slice_counts
+from tilewright.kernels.reduction_slices import SLICES, in_slices, schedule_slices, slice_counts
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.written_steps import most_steps, with_written_steps
@@ -225,9 +225,13 @@ class Tiles(Nest):
         """Schedule by ``plan``; ``prefetch``: the value of this knob."""
         if pack is Pack.MATRIX and isinstance(self.roles, Contraction):
             pack_matrix(s, self.anchor, self.roles.panel, plan.tile.lanes)
-        self._skip_padding(s, plan.tile)
-        schedule = schedule_tiles if plan.slices == 1 else schedule_slices
-        schedule(s, self.anchor, self.roles, plan, self.parallel)
+        if plan.slices == 1:
+            self._skip_padding(s, self.anchor, plan.tile)
+            schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
+        else:
+            own = in_slices(s, self.anchor, plan.slices)
+            self._skip_padding(s, own.block, plan.tile)
+            schedule_slices(s, self.anchor, own, self.roles, plan, self.parallel)
         if pack is Pack.STRIPS and isinstance(self.roles, Contraction):
             pack_strips(s, self.anchor, self.roles)
         if not prefetch or not isinstance(self.roles, Contraction):
@@ -254,10 +258,10 @@ class Tiles(Nest):
         """Whether tiles leave out terms that read padding."""
         return self.instruction is None and self.facts.remaining(_sizes(tile)) <= 1 - LEAST_PADDING
 
-    def _skip_padding(self, s: Schedule, tile: Tile) -> None:
+    def _skip_padding(self, s: Schedule, summing: BlockRef, tile: Tile) -> None:
         if self._skips_padding(tile):
-            knobs, axes, sizes = knobs_of(self.roles), block_at(s.program, self.anchor).stmt.axes, _sizes(tile)
-            s.skip_padding(self.anchor, [sizes.get(knobs.get(place, ""), 1) for place, _ in enumerate(axes)])
+            knobs, axes, sizes = knobs_of(self.roles), block_at(s.program, summing).stmt.axes, _sizes(tile)
+            s.skip_padding(summing, [sizes.get(knobs.get(place, ""), 1) for place, _ in enumerate(axes)])
 
 
 def _sizes(tile: Tile) -> dict[str, int]:

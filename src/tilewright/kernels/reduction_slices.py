@@ -21,7 +21,7 @@ from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import ONE, Const
 from tilewright.symbolic.traversal import free_vars
 
-SLICES = (1, 2, 4, 8, 16)
+SLICES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 LEAST_STEPS = 256
 """Of the shortest slice: loading and storing the sums of a tile takes as long as several steps."""
 BLOCK = 8
@@ -37,12 +37,14 @@ def slice_counts(block: Block, facts: TileFacts, near_bytes: int) -> tuple[int, 
     place = _sliced_axis(block)
     image = facts.rows * facts.reduction * facts.overlap.stride // facts.overlap.taps
     read = facts.itemsize * (facts.places * image + facts.vector_block * facts.reduction)
-    if place is None or facts.slidings or not facts.vector_block or read <= near_bytes:
+    if place is None or not facts.vector_block or read <= near_bytes:
         return SLICES[:1]
     extent = block.axes[place].extent
     assert isinstance(extent, Const), "all extents are known"
-    steps, reduction = max(1, facts.steps), facts.reduction
-    fitting = (c for c in SLICES[1:] if int(extent.value) % (c * steps) == 0 and reduction >= c * LEAST_STEPS)
+    is_innermost = place == max(axes_of(block, IterKind.REDUCE))
+    steps = max(1, facts.steps) if is_innermost else 1
+    counts = [count for count in SLICES[1:] if facts.reduction >= count * LEAST_STEPS]
+    fitting = (count for count in counts if int(extent.value) % (count * steps) == 0)
     return (SLICES[0], *fitting)
 
 
@@ -56,7 +58,7 @@ def _sliced_axis(block: Block) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Slice:
+class Slice:
     """The block that sums a slice, before it is moved into the loops over tiles."""
 
     block: BlockRef
@@ -64,10 +66,9 @@ class _Slice:
     """Its axes, by those of the whole reduction; without those of one iteration."""
 
 
-def schedule_slices(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, parallel: bool) -> None:
+def schedule_slices(s: Schedule, anchor: BlockRef, own: Slice, roles: Roles, plan: Plan, parallel: bool) -> None:
     """Sum each slice of the reduction in registers, add it to the sums of a block of columns, and fuse the consumer
     with this block."""
-    own = _factored(s, anchor, plan.slices)
     around, innermost = _schedule_adding(s, anchor, roles, plan)
     _schedule_summing(s, own, roles, plan, innermost)
     for loop in _finish(s, anchor, around, plan.tile.lanes, parallel) if parallel else ():
@@ -75,7 +76,7 @@ def schedule_slices(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, par
             s.parallel(loop)
 
 
-def _factored(s: Schedule, anchor: BlockRef, count: int) -> _Slice:
+def in_slices(s: Schedule, anchor: BlockRef, count: int) -> Slice:
     """Make ``anchor`` add up ``count`` slices, each summed by a block of its own."""
     block = block_at(s.program, anchor).stmt
     place = _sliced_axis(block)
@@ -88,7 +89,7 @@ def _factored(s: Schedule, anchor: BlockRef, count: int) -> _Slice:
     s.reorder(over, *inside, *(loops[axis] for axis in reduced))
     summing = s.rfactor(over)
     driven = {loop: axis for axis, loop in _loops_by_axis(s, summing).items()}
-    return _Slice(summing, {axis: driven[loops[axis]] for axis in reduced})
+    return Slice(summing, {axis: driven[loops[axis]] for axis in reduced})
 
 
 def _loops_by_axis(s: Schedule, block: BlockRef, loops: Collection[LoopRef] | None = None) -> dict[int, LoopRef]:
@@ -125,7 +126,7 @@ def _schedule_adding(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan) ->
     return [*around[:place], block], again[-1]
 
 
-def _schedule_summing(s: Schedule, own: _Slice, roles: Roles, plan: Plan, at: LoopRef) -> None:
+def _schedule_summing(s: Schedule, own: Slice, roles: Roles, plan: Plan, at: LoopRef) -> None:
     """Keep the sums of a slice in registers, in the loop ``at`` over tiles."""
     s.set_scope(block_at(s.program, own.block).stmt.writes[0].buffer.name, LOCAL)
     loops = s.compute_at(own.block, at)

@@ -124,3 +124,25 @@ def test_terms_that_are_left_out_take_no_loop() -> None:
     np.testing.assert_allclose(run_native(s.program, arrays)[0], expected, rtol=1e-5, atol=1e-5)
     stores = [node for node in walk(prepare(s.program).body) if isinstance(node, Store)]
     assert stores and not any(store.value == Read(store.buffer, store.indices) for store in stores)
+
+
+def test_steps_that_are_written_out_test_once_whether_they_are_left_out() -> None:
+    """All terms of the first and of the last tiles are padding; tiles are too large to be copied for each."""
+    x, w = te.placeholder((24, 64), name="x"), te.placeholder((64, LANES), name="w")
+    k = te.reduce_axis((0, 64), name="k")
+    row = te.compute((48, 64), lambda i, j: te.select(te.all(i >= 12, i < 36), x[i - 12, j], 0.0), name="row")
+    y = te.compute((48, LANES), lambda i, lane: te.sum(row[i, k] * w[k, lane], axis=k), name="y")
+    s = Schedule(lower([y], name="rows", inputs=[x, w]))
+    s.skip_padding("y", (12, 1, 1))
+    i, lane, step = s.get_loops("y")
+    tile, i = s.split(i, (None, 12))
+    s.reorder(tile, step, i, lane)
+    s.unroll(step)
+    s.unroll(i)
+    s.vectorize(lane)
+    stores = [node for node in walk(prepare(s.program).body) if isinstance(node, Store) and node.buffer.name == "y"]
+    assert not any(isinstance(node, Select) for store in stores for node in walk_expr(store.value))
+    random = np.random.default_rng(3)
+    image, weights = (random.standard_normal(shape).astype(np.float32) for shape in ((24, 64), (64, LANES)))
+    wanted = np.pad(image, ((12, 12), (0, 0))) @ weights
+    np.testing.assert_allclose(run_native(s.program, {"x": image, "w": weights})[0], wanted, rtol=1e-4, atol=1e-4)

@@ -3,6 +3,9 @@
 A concatenation selects one of several tensors by the channel: the loop over a row gets a version for each of them,
 rather than a selection at each element; so does one over a row of padding. Only loops around a single store are
 unswitched: in others, the selection costs relatively little.
+
+Loops that are written out are unswitched where a sum leaves out its term: LLVM would test the condition at each
+operation of a tile.
 """
 
 from collections.abc import Iterator
@@ -10,17 +13,27 @@ from collections.abc import Iterator
 from tilewright.backend.cpu.prepare.partition import MAX_COPIED, keeps_itself, size
 from tilewright.loops.ir import NOTHING, If, Loop, LoopKind, Stmt, Store
 from tilewright.loops.visit import children, transform_exprs, with_children
-from tilewright.symbolic.expr import Expr, Select, Var
+from tilewright.symbolic.expr import Expr, Read, Select, Var
 from tilewright.symbolic.traversal import free_vars, transform, walk
 
 
 def unswitch(stmt: Stmt) -> Stmt:
-    """``stmt`` with selections moved before the outermost serial loops that do not change them."""
-    if isinstance(stmt, Loop) and stmt.kind is LoopKind.SERIAL:
+    """``stmt`` with selections moved before the outermost loops that do not change them."""
+    if isinstance(stmt, Loop) and (stmt.kind is LoopKind.SERIAL or _leaves_out_terms(stmt)):
         conditions = frozenset(_invariant(stmt))
         if conditions and size(stmt) * (1 + len(conditions)) <= MAX_COPIED:
             return _versions(stmt)
     return with_children(stmt, tuple(map(unswitch, children(stmt))))
+
+
+def _leaves_out_terms(loop: Loop) -> bool:
+    """Whether ``loop`` is written out, and its only store keeps what is there unless a condition holds."""
+    _, body = _inside(loop)
+    match body:
+        case Store(buffer, indices, Select(_, _, kept)):
+            return loop.kind is LoopKind.UNROLLED and kept == Read(buffer, indices)
+        case _:
+            return False
 
 
 def _versions(loop: Loop) -> Stmt:
