@@ -221,6 +221,16 @@ def test_slices_are_long_and_as_many_as_divide_the_reduction() -> None:
     assert nest_of(product(512, 768, 1040), ZEN3).values("slices") == (1, 2)
     assert nest_of(convolution(2, 34, 384, 5, 3), ZEN3).values("slices") == (1, 2, 3, 4, 6, 8, 12)
     assert nest_of(convolution(2, 34, 24, 20, 3), ZEN3).values("slices") == (1,)  # 216 terms
+    image, few = te.placeholder((3, 220, 220), name="image"), te.reduce_axis((0, 3), name="c")
+    taps, u, v = te.placeholder((4, 3, 16, 16, 8), name="taps"), *(te.reduce_axis((0, 16), n) for n in "uv")
+    y = te.compute(
+        (4, 50, 50, 8),
+        lambda b, i, j, lane: te.sum(
+            image[few, 4 * i + u.var, 4 * j + v.var] * taps[b, few, u, v, lane], axis=(few, u, v)
+        ),
+        name="y",
+    )
+    assert nest_of(lower(y, "few"), ZEN3).values("slices") == (1,)  # three slices would be of one iteration each
 
 
 def test_extents_of_run_time_have_no_slices() -> None:

@@ -44,7 +44,8 @@ def slice_counts(block: Block, facts: TileFacts, near_bytes: int) -> tuple[int, 
     is_innermost = place == max(axes_of(block, IterKind.REDUCE))
     steps = max(1, facts.steps) if is_innermost else 1
     counts = [count for count in SLICES[1:] if facts.reduction >= count * LEAST_STEPS]
-    fitting = (count for count in counts if int(extent.value) % (count * steps) == 0)
+    # A slice of one iteration would have no loop for it.
+    fitting = (c for c in counts if int(extent.value) % (c * steps) == 0 and int(extent.value) > c)
     return (SLICES[0], *fitting)
 
 
