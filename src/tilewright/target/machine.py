@@ -227,14 +227,7 @@ _RAPIDS = {
 # Registers of 256 bits: broadcasts are instructions of their own. Fitted to times of tiles of dense convolutions, alone
 # on the core and beside another thread on it (docs/appendix/kernels.md). The second TLB has 2,048 entries of 4 KiB
 # (AMD's optimization guide), and a virtual machine's misses are long.
-_ZEN3 = {
-    "issue": 3.5,
-    "unrolled_steps": 8,
-    "load_cycles": 0.1,
-    "l2_registers": 3.0,
-    "mapped_bytes": 8 << 20,
-    "asking": 0.5,  # 128 x 3072 x 768, with and without prefetches of what is there already
-}
+_ZEN3 = {"issue": 3.5, "unrolled_steps": 8, "load_cycles": 0.1, "l2_registers": 3.0, "mapped_bytes": 8 << 20}
 # Known differences, by LLVM's name of the processor.
 _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
