@@ -12,7 +12,7 @@ from tilewright.base.errors import InternalError
 from tilewright.kernels.contraction import Roles
 from tilewright.kernels.schedules import driving_loop, even, extent_of, ref, schedule_elementwise, schedule_moved
 from tilewright.kernels.tile_facts import TileFacts
-from tilewright.kernels.tiling import Plan, axes_of, loops_of_epilogue
+from tilewright.kernels.tiling import Plan, axes_of, loops_of_epilogue, split_tiles
 from tilewright.loops.ir import Block
 from tilewright.loops.memory import LOCAL
 from tilewright.schedule.schedule import Schedule
@@ -106,15 +106,9 @@ def _loops_by_axis(s: Schedule, block: BlockRef, loops: Collection[LoopRef] | No
 
 def _schedule_adding(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan) -> tuple[list[LoopRef], LoopRef]:
     """Order the loops of the block that adds; returns those around that over slices, and the innermost over tiles."""
-    outer, of_tile = _loops_by_axis(s, anchor), dict[int, LoopRef]()
+    outer = _loops_by_axis(s, anchor)
     *_, over = (outer.pop(axis) for axis in axes_of(block_at(s.program, anchor).stmt, IterKind.REDUCE))
-    for axis, size in plan.sizes(roles).items():
-        outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
-    inside = [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis in of_tile]
-    within: list[LoopRef] = []
-    for axis, tiles in plan.blocks.items():
-        outer[axis], of_block = s.split(outer[axis], (None, min(tiles, extent_of(s, outer[axis]))))
-        within.append(of_block)
+    within, inside = split_tiles(s, roles, plan, outer)
     around = sorted((outer[axis] for axis in plan.outer if axis in outer), key=lambda loop: extent_of(s, loop) > 1)
     columns = [outer[axis] for axis in (roles.panels, roles.vector) if axis in outer]
     place = min((around.index(loop) for loop in columns if extent_of(s, loop) > 1), default=len(around) - 1)

@@ -85,16 +85,7 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     block = block_at(s.program, anchor).stmt
     outer = {position: driving_loop(s, anchor, position) for position in axes_of(block, IterKind.SPATIAL)}
     reduced = {position: driving_loop(s, anchor, position) for position in plan.reduction}
-    of_tile: dict[int, LoopRef] = {}
-    for axis, size in plan.sizes(roles).items():
-        outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
-    # Rows before panels: each broadcast is used at once, and only the panels' few vectors stay in registers.
-    inside = [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis in of_tile]
-    within: list[LoopRef] = []
-    for axis, tiles in plan.blocks.items():
-        outer[axis], of_block = s.split(outer[axis], (None, min(tiles, extent_of(s, outer[axis]))))
-        within.append(of_block)
-    *inside, lanes = inside
+    within, (*inside, lanes) = split_tiles(s, roles, plan, outer)
     at_once = [lanes]
     if plan.instruction is not None:
         vector, lanes = s.split(lanes, (None, lanes_of(plan.instruction)))
@@ -119,6 +110,22 @@ def schedule_tiles(s: Schedule, anchor: BlockRef, roles: Roles, plan: Plan, para
     for loop in finished[: len(around)] if parallel else ():
         if extent_of(s, loop) > 1:
             s.parallel(loop)
+
+
+def split_tiles(
+    s: Schedule, roles: Roles, plan: Plan, outer: dict[int, LoopRef]
+) -> tuple[list[LoopRef], list[LoopRef]]:
+    """Split the loops over axes, ``outer``, which are those over tiles or blocks of tiles afterwards; returns the loops
+    over the tiles of a block, and those of a tile, lanes last."""
+    of_tile: dict[int, LoopRef] = {}
+    for axis, size in plan.sizes(roles).items():
+        outer[axis], of_tile[axis] = s.split(outer[axis], (None, size))
+    within: list[LoopRef] = []
+    for axis, tiles in plan.blocks.items():
+        outer[axis], of_block = s.split(outer[axis], (None, min(tiles, extent_of(s, outer[axis]))))
+        within.append(of_block)
+    # Rows before panels: each broadcast is used at once, and only the panels' few vectors stay in registers.
+    return within, [of_tile[axis] for axis in (roles.rows, roles.panels, roles.vector) if axis in of_tile]
 
 
 def finish_tiles(
