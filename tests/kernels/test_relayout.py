@@ -79,7 +79,8 @@ def test_the_meaning_stays(program: tuple[Tensor, dict[Tensor, Array]], lanes: i
         layouts[output] = blocked(4, lanes)
     layouts = dict(merge_places([output], spread([output], layouts, Machine()), Machine()))
     constants = [t for t in used if t not in layouts]
-    layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes, lambda *_: None)
+    steps = data.draw(st.sampled_from([0, 2, 8]))
+    layouts |= constant_layouts([output], constants, layouts, lambda *_: lanes, lambda *_: None, steps)
     made = relayout([output], layouts)
     feeds = {made[t]: pack(arrays[t], layouts[t]) if t in layouts else arrays[t] for t in used}
     (result,) = evaluate([made[output]], feeds)
@@ -120,6 +121,35 @@ def test_weights_are_read_in_the_order_in_which_they_lie() -> None:
     assert isinstance(op, Compute)
     assert [axis.name for axis in op.axes] == ["i0", "i1_o", "i2", "i3", "i1_i"]
     assert [axis.name for axis in op.reduce_axis] == ["ci_o", "k0", "k1", "ci_i"]
+
+
+@pytest.mark.parametrize(
+    ("channels", "taps", "group", "expected"),
+    [
+        (32, (3, 3), 1, "d0 // 16, d1 // 8, d2, d3, d1 % 8, d0 % 16"),
+        (12, (3, 1), 1, "d0 // 16, d1 // 4, d2, d3, d1 % 4, d0 % 16"),
+        (64, (1, 3), 2, "d0 // 16, d1 // 8, d2, d3, d1 % 8, d0 % 16"),
+        (3, (3, 3), 1, "d0 // 16, d1, d2, d3, d0 % 16"),  # no steps to write out
+        (32, (1, 1), 1, "d0 // 16, d1, d2, d3, d0 % 16"),  # the channels are innermost
+    ],
+)
+def test_channels_of_plain_data_are_in_steps(channels: int, taps: tuple[int, int], group: int, expected: str) -> None:
+    """Rows slide over taps, so that what is written out are channels: all taps of eight of them follow each other."""
+    x = te.placeholder((1, channels, 8, 8), name="x")
+    w = te.placeholder((64, channels // group, *taps), name="w")
+    (y,) = require("Conv").apply([x, w], {"pads": (1,) * 4, "group": group})
+    known = spread([y], {y: blocked(4, 16)}, Machine())
+    for steps in (8, 0):
+        packings = constant_layouts([y], [w], known, lambda *_: 16, lambda *_: None, steps)
+        assert str(packings[w]) == f"d0, d1, d2, d3 -> {expected if steps else 'd0 // 16, d1, d2, d3, d0 % 16'}"
+
+
+def test_blocks_of_data_come_before_steps() -> None:
+    x, w = te.placeholder((1, 32, 8, 8), name="x"), te.placeholder((64, 32, 3, 3), name="w")
+    (y,) = require("Conv").apply([x, w], {"pads": (1,) * 4})
+    known = spread([y], {x: blocked(4, 16), y: blocked(4, 16)}, Machine())
+    packings = constant_layouts([y], [w], known, lambda *_: 16, lambda *_: None, 8)
+    assert str(packings[w]) == "d0, d1, d2, d3 -> d0 // 16, d1 // 16, d2, d3, d1 % 16, d0 % 16"
 
 
 def test_a_transposed_constant_is_read_where_it_lies() -> None:

@@ -3937,4 +3937,32 @@ MUTANTS = (
         "return False and",
         ("tests/backend/cpu/test_unswitch.py::test_steps_that_are_written_out_test_once_whether_they_are_left_out",),
     ),
+    Mutant(
+        "packing: channels in steps are in blocks before the taps only",
+        "kernels/packing.py",
+        "return _following(indices, blocks | _stepped(op, source, steps, blocks))",
+        "return _following(indices, blocks)",
+        ("tests/kernels/test_relayout.py::test_channels_of_plain_data_are_in_steps",),
+    ),
+    Mutant(
+        "panels ahead: a line in a round, whether it is enough or not",
+        "kernels/panels_ahead.py",
+        "if share <= LINE_BYTES:",
+        "if True:",
+        ("tests/kernels/test_panels_ahead.py::test_the_parts_of_all_tiles_are_the_next_panels",),
+    ),
+    Mutant(
+        "panels ahead: another slice of the next panels is asked for",
+        "kernels/panels_ahead.py",
+        "tile.panels * strip * slices, PANEL_CACHE",
+        "tile.panels * strip, PANEL_CACHE",
+        ("tests/kernels/test_panels_ahead.py::test_the_parts_of_all_tiles_are_the_next_panels",),
+    ),
+    Mutant(
+        "prefetch: each step that is written out asks",
+        "backend/cpu/accesses.py",
+        "if any(step == 0 and self.env.scalars[loop].literal",
+        "if any(step is None and self.env.scalars[loop].literal",
+        ("tests/schedule/test_prefetch.py::test_a_step_of_nothing_asks_once",),
+    ),
 )

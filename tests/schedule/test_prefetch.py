@@ -77,6 +77,16 @@ def test_a_distance_that_grows_along_loops_asks_for_one_line() -> None:
     assert s.program.prefetch_steps("A") == {}
 
 
+def test_a_step_of_nothing_asks_once() -> None:
+    """Of the iterations of an unrolled loop, the first one asks for the line of all."""
+    s = scaled()
+    s.unroll("i")
+    s.prefetch("A", 4096, 2, along=[("i", 0)])
+    assert kernel_text(s.program).text.count("call void @llvm.prefetch") == 1
+    s.prefetch("A", 4096, 2, along=[("i", 64)])
+    assert kernel_text(s.program).text.count("call void @llvm.prefetch") == 6
+
+
 def test_steps_are_along_loops_that_there_are() -> None:
     s = scaled()
     with pytest.raises(ScheduleError, match="no loop `k`"):

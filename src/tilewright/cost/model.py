@@ -312,7 +312,11 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
     machine = target.machine
     rows, cache = population.column("rows"), population.column("prefetch")
     vectors, vector_bytes = facts.reduction * columns, target.vector_bits // 8
-    asking = np.where(cache > 0, machine.asking * vectors * -(-facts.rows // rows), 0.0)
+    in_order = population.column("order") == Order.COLUMNS_ROWS.value
+    is_shared = (cache == PANEL_CACHE) & in_order & facts.shares_panels(population.column("lanes"), rows)
+    # What is written out asks for a line together.
+    at_once = np.where(is_shared & (population.column("unroll") > 0), max(1, facts.steps), 1)
+    asking = np.where(cache > 0, machine.asking * vectors / at_once * -(-facts.rows // rows), 0.0)
     if facts.streamed <= (target.l1_bytes if facts.next_panel else target.l2_bytes):
         return asking
     first = np.minimum(rows, facts.rows)
@@ -325,8 +329,6 @@ def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64
     is_seen = (is_there & as_it_lies) | (first * (machine.page_bytes // vector_bytes) <= machine.look_ahead)
     meanwhile = np.where(is_seen, _contraction(facts, population, first, columns, target), 0.0)
     if facts.next_panel:  # it comes while all rows are multiplied
-        in_order = population.column("order") == Order.COLUMNS_ROWS.value
-        is_shared = (cache == PANEL_CACHE) & in_order & facts.shares_panels(population.column("lanes"), rows)
         all_rows = facts.rows / first * _contraction(facts, population, first, columns, target)
         meanwhile = np.where(is_shared, all_rows, meanwhile)
     return np.maximum(0.0, coming - meanwhile) + asking + np.where(cache == 2, machine.second_cache * vectors, 0.0)

@@ -157,8 +157,9 @@ class Tiles(Nest):
         registers, ahead = Registers.of(block, target), target.machine.stream_ahead
         facts = TileFacts.of(block, roles, s.program)
         if isinstance(roles, Contraction):
-            is_next = bool(target.machine.panels_ahead and facts.panel_width) and has_next_panel(block, roles)
-            steps = 0 if is_next else most_steps(block, roles.rows, target.machine.unrolled_steps)
+            ahead_of = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)
+            is_next = bool(ahead_of[target.machine.panels_ahead]) and has_next_panel(block, roles)
+            steps = most_steps(block, roles.rows, target.machine.unrolled_steps)
             facts = replace(facts, next_panel=is_next, steps=steps)
         pack = [Pack.NOTHING]
         pack += [Pack.MATRIX] if facts.is_row_major else []
@@ -225,11 +226,13 @@ class Tiles(Nest):
         """Schedule by ``plan``; ``prefetch``: the value of this knob."""
         if pack is Pack.MATRIX and isinstance(self.roles, Contraction):
             pack_matrix(s, self.anchor, self.roles.panel, plan.tile.lanes)
+        summing = self.anchor
         if plan.slices == 1:
             self._skip_padding(s, self.anchor, plan.tile)
             schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
         else:
             own = in_slices(s, self.anchor, plan.slices)
+            summing = own.block
             self._skip_padding(s, own.block, plan.tile)
             schedule_slices(s, self.anchor, own, self.roles, plan, self.parallel)
         if pack is Pack.STRIPS and isinstance(self.roles, Contraction):
@@ -237,7 +240,7 @@ class Tiles(Nest):
         if not prefetch or not isinstance(self.roles, Contraction):
             return
         if prefetch == PANEL_CACHE and self._asks_for_panels(plan):
-            ask_for_panels(s, self.anchor, self.roles, plan.tile)
+            ask_for_panels(s, summing, self.roles, plan.tile, plan.slices)
         elif plan.slices > 1 and plan.tile.lanes >= self.facts.vector_block:  # the same slice of the next panels
             width = plan.tile.lanes * plan.tile.panels
             s.prefetch(self.roles.panel, self.facts.itemsize * self.facts.reduction * width, prefetch)
@@ -249,8 +252,7 @@ class Tiles(Nest):
 
     def _asks_for_panels(self, plan: Plan) -> bool:
         """Whether each tile of rows asks for a part of the next panel, rather than for what comes soon."""
-        is_plain = not plan.blocks and not plan.steps and not plan.written_out and self.instruction is None
-        is_plain = is_plain and plan.slices == 1
+        is_plain = not plan.blocks and self.instruction is None
         shares = self.facts.shares_panels(np.array(plan.tile.lanes), np.array(plan.tile.rows))
         return is_plain and plan.outer[-1] == self.roles.rows and bool(shares)
 

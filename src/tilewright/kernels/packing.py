@@ -17,7 +17,7 @@ from tilewright.kernels.relayout import Layouts, block_factors
 from tilewright.loops.program import Program
 from tilewright.schedule.index_map import IndexMap, digit
 from tilewright.symbolic.domain import IterVar
-from tilewright.symbolic.expr import ZERO, Binary, Cast, Const, Expr, Read, Var, const
+from tilewright.symbolic.expr import ONE, ZERO, Binary, Cast, Const, Expr, Read, Var, const
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor.ir import Compute, Tensor, reads_of, topological_order
@@ -123,14 +123,20 @@ def _number(extent: Expr) -> int:
 
 
 def constant_layouts(
-    outputs: Sequence[Tensor], constants: Collection[Tensor], layouts: Layouts, widths: Widths, groups: Groups
+    outputs: Sequence[Tensor],
+    constants: Collection[Tensor],
+    layouts: Layouts,
+    widths: Widths,
+    groups: Groups,
+    steps: int = 0,
 ) -> dict[Tensor, IndexMap]:
-    """Layouts for the ``constants`` that a blocked tensor, or a matrix product, reads along its vector axis."""
+    """Layouts for the ``constants`` that a blocked tensor, or a matrix product, reads along its vector axis. ``steps``:
+    a power of two, of which a divisor is the steps of a reduction that are written out; 0: none are."""
     found: dict[Tensor, IndexMap] = {}
     for op in topological_order(outputs):
         if isinstance(op, Compute):
             for source, indices in reads_of(op):
-                index_map = _layout(op, source, indices, layouts, widths) if source in constants else None
+                index_map = _layout(op, source, indices, layouts, widths, steps) if source in constants else None
                 if index_map is not None:
                     group = groups(op, source, layouts)
                     found.setdefault(source, index_map if group is None else _in_groups(index_map, indices, group))
@@ -138,11 +144,11 @@ def constant_layouts(
 
 
 def _layout(
-    op: Compute, source: Tensor, indices: tuple[Expr, ...], layouts: Layouts, widths: Widths
+    op: Compute, source: Tensor, indices: tuple[Expr, ...], layouts: Layouts, widths: Widths, steps: int
 ) -> IndexMap | None:
     blocks = _blocked_axes(op, layouts)
     if blocks:
-        return _following(indices, blocks)
+        return _following(indices, blocks | _stepped(op, source, steps, blocks))
     return _panels(op, source, indices, widths)
 
 
@@ -162,6 +168,22 @@ def _blocked_axes(op: Compute, layouts: Layouts) -> dict[Var, int]:
         return {}
     blocks = _blocks(own, [axis.var for axis in op.axes])
     return {axis: lanes for axis, lanes in blocks.items() if isinstance(axis, Var)} | block_factors(op, layouts)
+
+
+def _stepped(op: Compute, source: Tensor, steps: int, blocks: Mapping[Var, int]) -> dict[Var, int]:
+    """The axis before the taps of a window, and the steps of it that are written out: rows slide over taps, so that no
+    steps of these are. In blocks, all taps of a block are read one after the other."""
+    own = {index for read, indices in reads_of(op) if read == source for index in indices if isinstance(index, Var)}
+    rows = {axis.var for axis in op.axes} - own
+    others = [index for read, indices in reads_of(op) if read != source for index in indices]
+    taps = {v for index in others if free_vars(index) & rows for v in free_vars(index)}
+    loops = [axis for axis in op.reduce_axis if axis.extent != ONE]
+    plain = [axis for axis in loops if axis.var not in taps]
+    if not plain or plain[-1] == loops[-1] or plain[-1].var in blocks:
+        return {}
+    extent = _extent(plain[-1])
+    count = 1 if extent is None else math.gcd(extent, steps)
+    return {plain[-1].var: count} if 1 < count <= steps else {}
 
 
 def _blocks(index_map: IndexMap, indices: Sequence[Expr]) -> dict[Expr, int]:

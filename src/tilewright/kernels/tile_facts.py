@@ -97,7 +97,7 @@ class TileFacts:
         """Whether tiles of this size, all rows of a panel after the other, ask for the next panel together: a line in a
         step suffices."""
         tiles = -(-self.rows // rows)
-        is_whole = np.equal(lanes, self.panel_width or lanes)
+        is_whole = np.equal(lanes, self.vector_block or lanes)
         return self.next_panel & (tiles > 1) & is_whole & (lanes * self.itemsize <= LINE_BYTES * tiles)
 
     @staticmethod

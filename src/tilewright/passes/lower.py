@@ -190,7 +190,8 @@ def to_kernel(
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
     if packings is None:
         known_later = {*weights.copies, *copied_panels(outputs, stored)}
-        stored_so = constant_layouts(outputs, {*constants, *known_later}, stored, widths, groups)
+        steps = target.machine.unrolled_steps
+        stored_so = constant_layouts(outputs, {*constants, *known_later}, stored, widths, groups, steps)
     else:
         stored_so = {tensor: packings[value] for tensor, value in constants.items() if value in packings}
     placed = relayout(outputs, {**stored, **stored_so})

@@ -19,7 +19,8 @@ def prefetch(
     Hardware prefetchers work within a page only. ``cache``: the level of the nearest cache that is filled. The first
     level has few miss buffers and little space for data needed later; but loads from it are faster than from the
     second. ``along``: bytes that each iteration of a loop adds to the distance. Then a load prefetches one line: so
-    each tile of rows can ask for its part of the panel that comes after the one that all of them read.
+    each tile of rows can ask for its part of the panel that comes after the one that all of them read. Of an unrolled
+    loop that adds 0 bytes, only the first iteration prefetches.
 
     Refuses for other buffers than parameters: those that a kernel has just written are in cache.
     """

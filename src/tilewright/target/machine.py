@@ -129,8 +129,8 @@ class Machine:
     stream_ahead: int = 16384
     """Prefetch distance of a stream in bytes: at 20 bytes per cycle, more than the latency of memory."""
     panels_ahead: int = 0
-    """1: tiles of rows ask for the next panel of weights together, each for a part of it (``kernels/panels_ahead.py``).
-    """
+    """1: tiles of rows ask for the next panel of a packed matrix together, each for a part of it
+    (``kernels/panels_ahead.py``); 2: also for the next filters in blocks."""
     asking: float = 0.1
     """Cycles to prefetch a vector."""
     second_cache: float = 0.5
@@ -227,7 +227,14 @@ _RAPIDS = {
 # Registers of 256 bits: broadcasts are instructions of their own. Fitted to times of tiles of dense convolutions, alone
 # on the core and beside another thread on it (docs/appendix/kernels.md). The second TLB has 2,048 entries of 4 KiB
 # (AMD's optimization guide), and a virtual machine's misses are long.
-_ZEN3 = {"issue": 3.5, "unrolled_steps": 8, "load_cycles": 0.1, "l2_registers": 3.0, "mapped_bytes": 8 << 20}
+_ZEN3 = {
+    "issue": 3.5,
+    "unrolled_steps": 8,
+    "panels_ahead": 2,
+    "load_cycles": 0.1,
+    "l2_registers": 3.0,
+    "mapped_bytes": 8 << 20,
+}
 # Known differences, by LLVM's name of the processor.
 _MACHINES: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {

@@ -186,8 +186,10 @@ class AccessEmitter:
 
     def _ask_ahead(self, pointer: Value, size: int, place: Place) -> None:
         """Prefetch the cache lines ``place.ahead`` bytes after ``size`` bytes at ``pointer``, for any address; of a
-        distance that depends on loops, the first one."""
+        distance that depends on loops, the first one, and in the first iteration of unrolled loops that add nothing."""
         if not (distance := place.ahead) or not all(loop in self.env.scalars for loop, _ in place.ahead_steps):
+            return
+        if any(step == 0 and self.env.scalars[loop].literal for loop, step in place.ahead_steps):
             return
         self.text.declare("declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
         for loop, step in place.ahead_steps:
