@@ -39,7 +39,7 @@ from tilewright.target.target import Target
 
 COPIED = 2.0
 """Passes over a matrix for a copy: it is read and written."""
-ADDED = 6.0
+ADDED = 12.0
 """Cycles for a vector of sums that a slice of a reduction adds to others in memory."""
 LOADED_AND_STORED = 2.0
 """Passes over sums in memory that a slice of a reduction adds to."""

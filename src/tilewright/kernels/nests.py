@@ -157,8 +157,9 @@ class Tiles(Nest):
         registers, ahead = Registers.of(block, target), target.machine.stream_ahead
         facts = TileFacts.of(block, roles, s.program)
         if isinstance(roles, Contraction):
-            ahead_of = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)
-            is_next = bool(ahead_of[target.machine.panels_ahead]) and has_next_panel(block, roles)
+            widths = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)
+            is_tile = 0 < widths[target.machine.panels_ahead] <= VECTORS[-1] * registers.lanes
+            is_next = is_tile and has_next_panel(block, roles)
             steps = most_steps(block, roles.rows, target.machine.unrolled_steps)
             facts = replace(facts, next_panel=is_next, steps=steps)
         pack = [Pack.NOTHING]
