@@ -141,6 +141,12 @@ def test_the_parts_of_all_tiles_are_the_next_panels(name: str) -> None:
     assert_near(found, evaluate([result], arrays)[0], 1e-4)
 
 
+def test_a_figure_above_the_highest_stands_for_it() -> None:
+    for target in (WIDE, replace(WIDE, machine=replace(WIDE.machine, panels_ahead=7))):
+        (nest,) = open_space(Schedule(lower([filters(32, 24, 8)])), target).nests
+        assert isinstance(nest, Tiles) and nest.facts.next_panel
+
+
 def test_only_where_the_processor_gains_by_it() -> None:
     """And not of one row: there is one tile, which waits for the panel that it reads."""
     program, _ = product(128, 256, 256, host(0))

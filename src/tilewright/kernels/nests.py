@@ -158,7 +158,7 @@ class Tiles(Nest):
         facts = TileFacts.of(block, roles, s.program)
         if isinstance(roles, Contraction):
             widths = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)
-            is_tile = 0 < widths[target.machine.panels_ahead] <= VECTORS[-1] * registers.lanes
+            is_tile = 0 < widths[min(target.machine.panels_ahead, 2)] <= VECTORS[-1] * registers.lanes
             is_next = is_tile and has_next_panel(block, roles)
             steps = most_steps(block, roles.rows, target.machine.unrolled_steps)
             facts = replace(facts, next_panel=is_next, steps=steps)
