@@ -93,6 +93,18 @@ def matrices(rows: int, depth: int, columns: int) -> Tensor:
     return te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[j // 16, k, j % 16], axis=k), name="c")
 
 
+def groups(count: int, rows: int, depth: int, columns: int) -> Tensor:
+    """So many products with panels of 16 columns."""
+    a = te.placeholder((count, rows, depth), name="a")
+    b = te.placeholder((count, columns // 16, depth, 16), name="b")
+    k = te.reduce_axis((0, depth), name="k")
+
+    def element(g: Expr, i: Expr, j: Expr) -> Reduction:
+        return te.sum(a[g, i, k] * b[g, j // 16, k, j % 16], axis=k)
+
+    return te.compute((count, rows, columns), element, name="c")
+
+
 def filters(rows: int, depth: int, blocks: int) -> Tensor:
     """Three taps over one row of plain data; filters in blocks of 8."""
     x, w = te.placeholder((depth, rows + 2), name="a"), te.placeholder((blocks, depth, 3, 8), name="b")
@@ -110,6 +122,7 @@ CHOICES = {
     "steps written out": (matrices(128, 24, 64), {"unroll": Unroll.INNERMOST.value}),
     "few tiles of rows": (matrices(14, 64, 64), {"unroll": Unroll.INNERMOST.value}),
     "slices": (matrices(50, 512, 64), {"unroll": Unroll.INNERMOST.value, "slices": 2}),
+    "several matrices": (groups(3, 50, 16, 64), {"unroll": Unroll.INNERMOST.value}),
     "filters": (filters(32, 24, 8), {"panels": 2}),
     "filters, few tiles": (filters(12, 16, 8), {"panels": 2}),
 }

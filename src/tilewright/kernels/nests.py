@@ -157,9 +157,10 @@ class Tiles(Nest):
         registers, ahead = Registers.of(block, target), target.machine.stream_ahead
         facts = TileFacts.of(block, roles, s.program)
         if isinstance(roles, Contraction):
-            widths = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)
-            is_tile = 0 < widths[min(target.machine.panels_ahead, 2)] <= VECTORS[-1] * registers.lanes
-            is_next = is_tile and has_next_panel(block, roles)
+            level = min(target.machine.panels_ahead, 2)
+            width = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)[level]
+            is_tile = 0 < width <= VECTORS[-1] * registers.lanes
+            is_next = is_tile and has_next_panel(block, roles, several=level == 2)
             steps = most_steps(block, roles.rows, target.machine.unrolled_steps)
             facts = replace(facts, next_panel=is_next, steps=steps)
         pack = [Pack.NOTHING]

@@ -24,12 +24,15 @@ LINE_BYTES: Final = 64
 """Bytes that are asked for in a step of the reduction."""
 
 
-def has_next_panel(block: Block, roles: Contraction) -> bool:
-    """Whether tiles of rows read panels of ``block`` one after the other, each from one end to the other."""
+def has_next_panel(block: Block, roles: Contraction, *, several: bool) -> bool:
+    """Whether tiles of rows read panels of ``block`` one after the other, each from one end to the other; ``several``:
+    those of several matrices, too."""
     own = (roles.vector, roles.rows, roles.panels)
-    others = [axis for place, axis in enumerate(block.axes) if place not in own and axis.extent != ONE]
-    are_known = all(isinstance(axis.extent, Const) and axis.kind is IterKind.REDUCE for axis in others)
-    return roles.rows is not None and isinstance(block.axes[roles.rows].extent, Const) and are_known
+    axes = [(place, axis) for place, axis in enumerate(block.axes) if place not in own and axis.extent != ONE]
+    matrices = roles.panel_axes if several else frozenset[int]()
+    are_panels = all(axis.kind is IterKind.REDUCE or place in matrices for place, axis in axes)
+    are_known = all(isinstance(axis.extent, Const) for _, axis in axes)
+    return roles.rows is not None and isinstance(block.axes[roles.rows].extent, Const) and are_panels and are_known
 
 
 def ask_for_panels(s: Schedule, anchor: BlockRef, roles: Contraction, tile: Tile, slices: int = 1) -> None:

@@ -130,7 +130,7 @@ class Machine:
     """Prefetch distance of a stream in bytes: at 20 bytes per cycle, more than the latency of memory."""
     panels_ahead: int = 0
     """1: tiles of rows ask for the next panel of a packed matrix together, each for a part of it
-    (``kernels/panels_ahead.py``); 2: also for the next filters in blocks."""
+    (``kernels/panels_ahead.py``); 2: also for the next one of several matrices, and for the next filters in blocks."""
     asking: float = 0.1
     """Cycles to prefetch a vector."""
     second_cache: float = 0.5
