@@ -2336,8 +2336,8 @@ MUTANTS = (
     Mutant(
         "what is read again is not asked for again",
         "cost/model.py",
-        "machine.asking * vectors * -(-facts.rows // rows)",
-        "machine.asking * vectors",
+        "machine.asking * vectors / at_once * -(-facts.rows // rows)",
+        "machine.asking * vectors / at_once",
         _STREAMING,
     ),
     Mutant(
