@@ -140,6 +140,7 @@ def test_the_parts_of_all_tiles_are_the_next_panels(name: str) -> None:
     choices = nest.population()
     fits = np.logical_and.reduce([choices.column(knob) == value for knob, value in wanted.items()])
     is_whole = choices.column("lanes") == choices.column("lanes").max(initial=0, where=fits)
+    assert (fits & is_whole).any()
     nests.apply(s, [choices[int(np.argmax(fits & is_whole))]])
     summing = next(b for b in all_blocks(s.program.body) if any(r.buffer.name == "b" for r in b.reads))
     asked, next_lines = asked_and_wanted(s.program, "b", BlockRef(summing.name))

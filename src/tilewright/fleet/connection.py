@@ -107,9 +107,9 @@ class Connection:
 
 
 def _refused(access: Access, error: Exception) -> FleetError | FleetAuthError:
-    causes = [error]
+    causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and len(causes) < 10:
-        causes.append(cause)  # pyright: ignore[reportArgumentType]
+        causes.append(cause)
     told = " ".join(map(str, causes))
     if access.address.is_encrypted and ("ssl" in told.lower() or "certificate" in told.lower()):
         return FleetAuthError(f"{access.address} and {access.tls} do not trust each other: {error}")
