@@ -39,8 +39,6 @@ from tilewright.target.target import Target
 
 COPIED = 2.0
 """Passes over a matrix for a copy: it is read and written."""
-ADDED = 12.0
-"""Cycles for a vector of sums that a slice of a reduction adds to others in memory."""
 LOADED_AND_STORED = 2.0
 """Passes over sums in memory that a slice of a reduction adds to."""
 
@@ -272,7 +270,7 @@ def _cycles_of_slice(facts: TileFacts, population: Population, registers: Regist
     lanes, rows, panels = (population.column(name) for name in ("lanes", "rows", "panels"))
     arithmetic, remaining = np.zeros(len(population)), _remaining(facts, population)
     start = np.where(population.column("unroll") == 1, machine.unrolled_start, machine.tile_start)
-    added = ADDED if facts.slices > 1 else 0.0
+    added = machine.slice_store if facts.slices > 1 else 0.0
     for vector_size, vector_count in _pieces(facts.vector, lanes):
         vectors = -(-vector_size // registers.lanes)
         for panel_size, panel_count in _pieces(facts.panels, panels):

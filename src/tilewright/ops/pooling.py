@@ -47,9 +47,9 @@ class _Pool:
         return tensor(self.shape, lambda i: reduce(source[(*i[:2], *over.positions(i[2:], self.taps))]))
 
     @property
-    def fits(self) -> bool:
-        """Whether every window is whole."""
-        return self.sliding.padded(self.x, const(0, self.x.dtype), self.outputs)[0] is self.x
+    def is_whole(self) -> bool:
+        """Whether every window lies within the input."""
+        return self.sliding.stays_within(self.spatial, self.outputs)
 
 
 def _pool(
@@ -162,10 +162,10 @@ def average_pool(
     pool = _pool(x, kernel_shape, strides, pads, dilations, ceil_mode)
     wide = accumulator(x.dtype)
     total = pool.reduced(lambda value: te.sum(cast(value, wide), axis=pool.taps), const(0, x.dtype))
-    fits = pool.fits
+    is_whole = pool.is_whole
 
     def divide(index: Index) -> Expr:
-        count = element_count(pool.sliding.kernel) if fits else _counted(pool, index[2:], count_include_pad)
+        count = element_count(pool.sliding.kernel) if is_whole else _counted(pool, index[2:], count_include_pad)
         return cast(binary(BinaryOp.DIV, total[index], cast(count, wide)), x.dtype)
 
     return tensor(total.shape, divide)

@@ -75,9 +75,9 @@ class Window:
         that no window reads, between strides and dilations with a common factor, are left out.
         """
         spatial = x.shape[2:]
-        extents = tuple(map(self._padded_extent, range(len(spatial)), spatial, outputs))
-        if not self.is_padded and extents == spatial:
+        if self.stays_within(spatial, outputs):
             return x, self
+        extents = self._padded_extents(spatial, outputs)
         steps = tuple(map(self._step, range(len(spatial))))
 
         def body(index: Index) -> Expr:
@@ -90,6 +90,10 @@ class Window:
 
         kept = tuple(simplified((e - 1) // step + 1) for e, step in zip(extents, steps, strict=True))
         return tensor((*x.shape[:2], *kept), body, name="padded"), self._over_every(steps)
+
+    def stays_within(self, spatial: Shape, outputs: Shape) -> bool:
+        """Whether no window of ``outputs`` leaves an input of these ``spatial`` extents."""
+        return not self.is_padded and self._padded_extents(spatial, outputs) == spatial
 
     def _step(self, dim: int) -> int:
         """Windows read no positions but multiples of it."""
@@ -104,6 +108,9 @@ class Window:
             for moves in (self.strides, self.dilations)
         )
         return Window(self.kernel, strides, dilations, none, none)
+
+    def _padded_extents(self, spatial: Shape, outputs: Shape) -> Shape:
+        return tuple(map(self._padded_extent, range(len(spatial)), spatial, outputs))
 
     def _padded_extent(self, dim: int, extent: Expr, outputs: Expr) -> Expr:
         """The shape of input and padding, and of the elements that the last window needs beyond (in ceiling mode)."""

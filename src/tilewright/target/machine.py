@@ -56,6 +56,8 @@ class Machine:
     """The same for a reduction without a loop."""
     tile_store: float = 1.0
     """Cycles to clear and to store a register of a tile."""
+    slice_store: float = 12.0
+    """Cycles for a register of sums that a slice of a reduction adds to others in memory. (Zen 3, measured.)"""
     window_round: float = 6.0
     """Cycles per iteration of a loop over a window that are not hidden: few operations there are independent of each
     other."""
