@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilewright import te
 from tilewright.backend.cpu.image import assembly
 from tilewright.backend.cpu.llvm import compile_object
-from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
+from tilewright.base.dtypes import DType, bf16, f32, i8, i16, i32, u8
 from tilewright.base.processors import FEATURES
 from tilewright.compilation import build_program
 from tilewright.cost.analytic import schedule
@@ -34,7 +34,11 @@ Array = NDArray[np.generic]
 HOST = Target.host()
 ALL = all_dot_products().intrinsics
 NAMES = [one.name for one in ALL]
-EDGES = {u8: [0, 1, 2, 127, 128, 254, 255], i8: [-128, -127, -1, 0, 1, 126, 127]}
+EDGES = {
+    u8: [0, 1, 2, 127, 128, 254, 255],
+    i8: [-128, -127, -1, 0, 1, 126, 127],
+    i16: [-32768, -256, -1, 0, 1, 255, 32767],
+}
 STEPS = 6
 
 
@@ -183,7 +187,9 @@ def function_of(intrinsic: TensorIntrinsic) -> bytes:
 def product(target: Target, data: DType, rows: int = 64, columns: int = 128, depth: int = 64) -> Program:
     """A matrix product as the analytic model schedules it for ``target``."""
     lanes = target.lanes(32)
-    a, b = placeholder((rows, depth), data, "a"), placeholder((-(-columns // lanes), depth // 4, lanes, 4), i8, "b")
+    group = 32 // data.bits
+    shape = -(-columns // lanes), depth // group, lanes, group
+    a, b = placeholder((rows, depth), data, "a"), placeholder(shape, i8, "b")
     naive = lower(require("DotProducts").apply([a, b], {"columns": columns})[0])
     return schedule(Schedule(naive), target).program
 
@@ -192,6 +198,7 @@ PROCESSORS = {
     "x86_64,alderlake": (u8, r"vpdpbusd\t.*%ymm", r"zmm|pmadd"),
     "x86_64,x86-64-v3": (u8, r"vpmaddwd\t.*%ymm", r"zmm|vpdp|imull"),
     "x86_64,haswell": (i8, r"vpmaddwd\t.*%ymm", r"zmm|vpdp|imull"),
+    "x86_64,znver3": (i16, r"vpmaddwd\t.*%ymm", r"zmm|vpdp|imull|vpand|vps[rl]"),
     "x86_64,x86-64-v2": (u8, r"\tpmaddwd\t.*%xmm", r"[yz]mm|\tv|imull"),
     "x86_64,skylake-avx512": (u8, r"vpmaddwd\t.*%zmm", r"vpdp|imull"),
     "aarch64,neoverse-n1": (i8, r"\tsdot\t", r"usdot|\tsmull|\tmla|\tsub\tv"),
@@ -214,14 +221,15 @@ def test_instructions_in_the_code_for_a_processor(processor: str) -> None:
 
 
 @pytest.mark.parametrize("processor", ["x86-64-v3", "x86-64-v2", "skylake-avx512"])
-@pytest.mark.parametrize("data", [u8, i8])
+@pytest.mark.parametrize("data", [u8, i8, i16])
 def test_products_on_older_processors(processor: str, data: DType) -> None:
     target = Target.parse(f"x86_64,{processor}")
     if not set(target.features) <= set(HOST.features):
         pytest.skip(f"this machine is no {processor}")
     random, lanes = np.random.default_rng(0), target.lanes(32)
     a, b = drawn(data, (13, 64), random), drawn(i8, (64, 96), random)
-    packed = np.ascontiguousarray(b.reshape(16, 4, 96 // lanes, lanes).transpose(2, 0, 3, 1))
+    group = 32 // data.bits
+    packed = np.ascontiguousarray(b.reshape(64 // group, group, 96 // lanes, lanes).transpose(2, 0, 3, 1))
     found = build_program(product(target, data, 13, 94), target, threads=1).run({"a": a, "b": packed})[0]
     np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32)[:, :94])
 
@@ -234,6 +242,7 @@ def test_each_processor_has_the_best_of_each_product() -> None:
         "pmaddwd_ymm",
         "pmaddwd_signed_ymm",
         "pmaddwd_bytes_ymm",
+        "pmaddwd_words_ymm",
         "pmaddubsw_nibbles_ymm",
     ]
     assert found["x86_64,alderlake"][0] == "vpdpbusd_ymm"

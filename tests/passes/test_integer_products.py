@@ -326,11 +326,11 @@ def test_other_processors(processor: str, x: type, limit: int) -> None:
 @pytest.mark.parametrize(
     ("processor", "x", "limit", "instruction"),
     [
-        ("x86_64,x86-64-v3", np.uint8, 127, "pmaddwd_ymm"),
-        ("x86_64,x86-64-v3", np.int8, 127, "pmaddwd_signed_ymm"),
+        ("x86_64,x86-64-v3", np.uint8, 127, "pmaddwd_words_ymm"),
+        ("x86_64,x86-64-v3", np.int8, 127, "pmaddwd_words_ymm"),
         ("x86_64,haswell", np.int8, 64, "pmaddubsw_ymm"),
         ("x86_64,alderlake", np.int8, 64, "vpdpbusd_ymm"),
-        ("x86_64,skylake-avx512", np.uint8, 65, "pmaddwd_zmm"),
+        ("x86_64,skylake-avx512", np.uint8, 65, "pmaddwd_words_zmm"),
         ("aarch64,neoverse-n1", np.int8, 127, "sdot"),
         ("aarch64,neoverse-n1", np.uint8, 127, "sdot"),
         ("aarch64,neoverse-v1", np.uint8, 64, "usdot"),

@@ -91,9 +91,11 @@ def whole_columns(
 ) -> tuple[list[Tensor], dict[Tensor, IndexMap]]:
     """``outputs``, and layouts of the products that an instruction computes and whose columns are no whole tiles: with
     columns in blocks of a register, of which the last may not be full. A tile is then of several blocks, some less at
-    the end; the widest tile that divides the columns would have fewer accumulators, which wait for themselves."""
+    the end; the widest tile that divides the columns would have fewer accumulators, which wait for themselves. So are
+    columns that are read as blocks of channels: a tile's sums are then complete where they are read."""
     found = dict(layouts)
     results, lanes = list(outputs), target.lanes(WORD)
+    regrouped = {source for op, made in operations(outputs) if made[0] in layouts for source in inputs_of(op)}
     for op, tensors in operations(outputs):
         (tensor, *others) = tensors
         weights = [source for source in inputs_of(op) if groups_of(op, source, layouts, target)] if not others else []
@@ -102,7 +104,7 @@ def whole_columns(
             weights
             and tensor not in layouts
             and isinstance(columns, Const)
-            and not _are_tiles(int(columns.value), lanes)
+            and (tensor in regrouped or not _are_tiles(int(columns.value), lanes))
         ):
             found[tensor] = blocked(tensor.ndim, lanes, tensor.ndim - 1)
             results = [_copy(t) if t is tensor else t for t in results]

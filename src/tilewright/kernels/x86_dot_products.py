@@ -13,7 +13,7 @@ sums are at most 15 * 128 * 2 * 2 = 7680.
 from dataclasses import dataclass
 from functools import cache
 
-from tilewright.base.dtypes import DType, bf16, f32, i8, i32, u8
+from tilewright.base.dtypes import DType, bf16, f32, i8, i16, i32, u8
 from tilewright.kernels.dot_descriptions import broadcast, declared, dot_product, product_of_nibbles, splat, vector
 from tilewright.ops.dot_products import LIMIT
 from tilewright.schedule.intrinsics import TensorIntrinsic
@@ -121,7 +121,8 @@ declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloa
 def _multiplied(r: _Registers) -> tuple[TensorIntrinsic, ...]:
     """By ``pmaddwd`` and ``pmaddubsw``. Two additions and the words of a row are about as much again."""
     kinds = {"pmaddwd": (u8, i8), "pmaddwd_signed": (i8, i8), "pmaddwd_bytes": (i8, u8)}
-    limits, nibbles, features = f"pmaddubsw{r.suffix}", f"pmaddubsw_nibbles{r.suffix}", (r.feature,)
+    limits, nibbles, words = (f"{kind}{r.suffix}" for kind in ("pmaddubsw", "pmaddubsw_nibbles", "pmaddwd_words"))
+    features = (r.feature,)
     return (
         declared(
             limits,
@@ -142,6 +143,7 @@ def _multiplied(r: _Registers) -> tuple[TensorIntrinsic, ...]:
             )
             for kind, types in kinds.items()
         ),
+        declared(words, dot_product(r.lanes, i16, i8, i32), _products_of_words(r, words), features, temporaries=1),
         declared(
             nibbles,
             product_of_nibbles(r.lanes),
@@ -181,6 +183,22 @@ def _halves(r: _Registers, given: str, dtype: DType) -> str:
   {given}.up = shl {r.of_i16} {given}.words, {eight}
   {given}.even = ashr {r.of_i16} {given}.up, {eight}
   {given}.odd = ashr {r.of_i16} {given}.words, {eight}"""
+
+
+def _products_of_words(r: _Registers, name: str) -> str:
+    """The bytes of a panel are widened as they are loaded, once for all rows."""
+    count = r.bits // 16
+    return f"""
+define {r.of_i32} @{name}_add(<2 x i16> %a, {vector(count, "i8")} %b, {r.of_i32} %c) {{{
+        broadcast("%a.all", "%a", "i16", 2, r.lanes)
+    }
+  %b.words = sext {vector(count, "i8")} %b to {r.of_i16}
+  %two = call {r.of_i32} @llvm.x86.{r.words}({r.of_i16} %a.all, {r.of_i16} %b.words)
+  %sum = add {r.of_i32} %c, %two
+  ret {r.of_i32} %sum
+}}
+declare {r.of_i32} @llvm.x86.{r.words}({r.of_i16}, {r.of_i16})
+"""
 
 
 def _products_of_limited(r: _Registers, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tilewright.base.dtypes import i8, i32, u8
+from tilewright.base.dtypes import i8, i16, i32, u8
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.operator import FusionKind, Trait, operator
@@ -196,4 +196,4 @@ def _product(left: Expr, right: Expr, is_limited: bool) -> Expr:
 
 
 def _are_bytes(data: Tensor, weight: Tensor) -> bool:
-    return data.dtype in (u8, i8) and weight.dtype == i8
+    return data.dtype in (u8, i8, i16) and weight.dtype == i8

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from math import prod
 
-from tilewright.base.dtypes import i32
+from tilewright.base.dtypes import i16, i32
 from tilewright.graph import Node, Value
 from tilewright.graph.ir import apply
 from tilewright.kernels.relayout import blocked, is_row_major
@@ -59,9 +59,10 @@ def width_of(value: Value, blocks: Blocks) -> int:
 
 
 def register_of(value: Value, target: Target) -> int:
-    """The elements of ``value`` in a vector register. Bytes count as words: they come from sums of words, or go into
-    such."""
-    return target.vector_bits // (8 * (_WORD if value.dtype.itemsize == 1 else value.dtype.itemsize))
+    """The elements of ``value`` in a vector register. Bytes, and bytes that are widened to i16, count as words: they
+    come from sums of words, or go into such."""
+    is_summed = value.dtype.itemsize == 1 or value.dtype == i16
+    return target.vector_bits // (8 * (_WORD if is_summed else value.dtype.itemsize))
 
 
 def points(shape: tuple[Expr, ...]) -> int:

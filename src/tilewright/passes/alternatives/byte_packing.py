@@ -10,21 +10,21 @@ GROUP = 4
 """Products of one instruction per accumulator."""
 
 
-def packed_filters(weight: Array, lanes: int, divisor: int) -> Array:
-    """``[F, C, kernel...]`` as ``[F/lanes, C/4, kernel..., lanes, 4]``: as matrices, one for each tap."""
+def packed_filters(weight: Array, lanes: int, divisor: int, group: int = GROUP) -> Array:
+    """``[F, C, kernel...]`` as ``[F/lanes, C/group, kernel..., lanes, group]``: as matrices, one for each tap."""
     filters, channels, *kernel = weight.shape
     taps = np.moveaxis(weight.reshape(filters, channels, -1), 2, 0)
-    packed = np.stack([packed_matrix(np.ascontiguousarray(tap.T), lanes, divisor) for tap in taps], axis=2)
+    packed = np.stack([packed_matrix(np.ascontiguousarray(tap.T), lanes, divisor, group) for tap in taps], axis=2)
     strips, groups = packed.shape[:2]
-    return packed.reshape(strips, groups, *kernel, lanes, GROUP)
+    return packed.reshape(strips, groups, *kernel, lanes, group)
 
 
-def packed_blocks(weight: Array, width: int, lanes: int) -> Array:
-    """``[F, C, kernel...]`` as ``[F/lanes, C/width, kernel..., width/4, lanes, 4]``."""
+def packed_blocks(weight: Array, width: int, lanes: int, group: int = GROUP) -> Array:
+    """``[F, C, kernel...]`` as ``[F/lanes, C/width, kernel..., width/group, lanes, group]``."""
     filters, channels, *kernel = weight.shape
     padding = (-filters % lanes, -channels % width, *(0 for _ in kernel))
     whole = np.pad(weight, [(0, missing) for missing in padding])
-    split = whole.reshape(-1, lanes, whole.shape[1] // width, width // GROUP, GROUP, *kernel)
+    split = whole.reshape(-1, lanes, whole.shape[1] // width, width // group, group, *kernel)
     taps = range(5, split.ndim)
     return np.ascontiguousarray(split.transpose(0, 2, *taps, 3, 1, 4))
 
@@ -47,11 +47,11 @@ def packed_by_lanes(weight: Array, lanes: int) -> Array:
     return np.ascontiguousarray(np.moveaxis(whole.reshape(-1, lanes, *kernel), 1, -1))
 
 
-def packed_matrix(b: Array, panel: int, divisor: int) -> Array:
+def packed_matrix(b: Array, panel: int, divisor: int, group: int = GROUP) -> Array:
     """In groups, in panels of columns, and with columns of zeros until there are a multiple of ``divisor``."""
     depth, columns = b.shape
-    stored = IndexMap.parse(f"k, n -> n // {panel}, k // {GROUP}, n % {panel}, k % {GROUP}")
-    return pack(np.pad(b, ((0, -depth % GROUP), (0, -columns % divisor))), stored)
+    stored = IndexMap.parse(f"k, n -> n // {panel}, k // {group}, n % {panel}, k % {group}")
+    return pack(np.pad(b, ((0, -depth % group), (0, -columns % divisor))), stored)
 
 
 def packed_pixels(weight: Array, lanes: int) -> Array:

@@ -18,10 +18,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.base.dtypes import DType, f32, i8, i32, u8
+from tilewright.base.dtypes import DType, f32, i8, i16, i32, u8
 from tilewright.cost.kernels import sum_cycles
 from tilewright.graph import Array, Node, Value
-from tilewright.kernels.dot_descriptions import WORD
+from tilewright.kernels.dot_descriptions import WORD, group_of
 from tilewright.kernels.dot_products import product_of
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.ops.dot_products import LIMIT
@@ -66,7 +66,7 @@ class InGroups:
         else:
             joined = _joined(node, facts) if _has_known_pads(node) else 0
         if joined and instruction is not None:
-            spent = joined * cycles(node, facts, GROUP, instruction.multiply_adds) / _gain(node, facts)
+            spent = joined * cycles(node, facts, group_of(instruction), instruction.multiply_adds) / _gain(node, facts)
             yield Way(self.name, spent, make=partial(in_groups, blocks=facts.blocks))
 
 
@@ -205,9 +205,12 @@ def _gains_by_limits(target: Target) -> bool:
 
 
 def _data_type(own: DType, target: Target) -> DType:
-    """The type in which bytes are multiplied by signed ones: their ``own``, if the other one is not faster."""
+    """The type in which bytes are multiplied by signed ones: their ``own``, if the other one is not faster; words, which
+    they are widened to once, where no instruction multiplies four of them."""
     found = {data: product_of(target, data, i8, i32) for data in (own, i8 if own == u8 else u8)}
     taken = {data: one.multiply_adds for data, one in found.items() if one is not None}
+    if product_of(target, i16, i8, i32) is not None and min(taken.values(), default=2) > 1:
+        return i16
     return min(taken, key=lambda data: taken[data], default=own)
 
 
@@ -282,7 +285,7 @@ class _Terms:
         zeros = zeros - moved
         depth, columns = words.shape
         left = self._grouped(self._moved(a), depth)
-        packed = self._constant(packed_matrix(words.astype(np.int8), *self._panels_of(columns, self._matrix_panel)))
+        packed = self._constant(packed_matrix(words.astype(np.int8), *self._panels_of(columns, self._matrix_panel), self._group))
         yield self._add("DotProducts", left, packed, columns=columns, **self._limits)
         by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
         if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
@@ -301,14 +304,14 @@ class _Terms:
         pads = attributes.pop("pads")
         assert isinstance(pads, tuple), "see `_is_plain`"
         around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
-        grouped = self._add("ChannelGroups", data, around, **places, group=GROUP)
+        grouped = self._add("ChannelGroups", data, around, **places, group=self._group)
         moves = {name: attributes[name] for name in ("strides", "dilations")}
         if self._are_pixels(words):
             yield self._of_pixels(grouped, words)
             yield from self._of_zeros(words, data, around)
             return
         panels = self._panels_of(filters, self._width(self.node.outputs[0]))
-        packed = self._constant(packed_filters(words.astype(np.int8), *panels))
+        packed = self._constant(packed_filters(words.astype(np.int8), *panels, self._group))
         yield self._add("DotConvolution", grouped, packed, filters=filters, **moves, **self._limits)
         yield from self._of_zeros(words, data, around)
 
@@ -349,7 +352,7 @@ class _Terms:
         elif missing := -channels % width:
             after = (0, missing, *(0 for _ in kernel))
             whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
-        packed = self._constant(packed_blocks(of_blocks, width, self._width(self.node.outputs[0])))
+        packed = self._constant(packed_blocks(of_blocks, width, self._width(self.node.outputs[0]), self._group))
         yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes, **self._limits)
         yield from self._of_zeros(words, data, around)
 
@@ -397,6 +400,11 @@ class _Terms:
         assert self.blocks is not None, "layouts of weights depend on them"
         return self.blocks
 
+    @property
+    def _group(self) -> int:
+        """Terms that an instruction adds up in a word."""
+        return WORD // self.data_type.bits
+
     def _width(self, value: Value) -> int:
         """That of the blocks of a value's channels."""
         return width_of(value, self._known_blocks)
@@ -435,18 +443,20 @@ class _Terms:
 
     def _shift(self, a: Value) -> int:
         """``a' - a``."""
-        return 0 if a.dtype == self.data_type else _HALF if self.data_type == u8 else -_HALF
+        return 0 if self.data_type in (a.dtype, i16) else _HALF if self.data_type == u8 else -_HALF
 
     def _moved(self, a: Value) -> Value:
         """``a'``."""
         if a.dtype == self.data_type:
             return a
+        if not self._shift(a):
+            return self._add("Cast", a, to=self.data_type)
         moved = self._add("Add", self._add("Cast", a, to=i32), self._constant(np.array(self._shift(a), np.int32)))
         return self._add("Cast", moved, to=self.data_type)
 
     def _grouped(self, a: Value, depth: int) -> Value:
         """Padded with zeros after each row to whole groups."""
-        missing = -depth % GROUP
+        missing = -depth % self._group
         if not missing:
             return a
         none = (0,) * (len(a.shape) - 1)
