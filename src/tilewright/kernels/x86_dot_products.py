@@ -121,7 +121,8 @@ declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloa
 def _multiplied(r: _Registers) -> tuple[TensorIntrinsic, ...]:
     """By ``pmaddwd`` and ``pmaddubsw``. Two additions and the words of a row are about as much again."""
     kinds = {"pmaddwd": (u8, i8), "pmaddwd_signed": (i8, i8), "pmaddwd_bytes": (i8, u8)}
-    limits, nibbles, words = (f"{kind}{r.suffix}" for kind in ("pmaddubsw", "pmaddubsw_nibbles", "pmaddwd_words"))
+    limits, nibbles = f"pmaddubsw{r.suffix}", f"pmaddubsw_nibbles{r.suffix}"
+    words, pairs = f"pmaddwd_words{r.suffix}", f"pmaddwd_pairs{r.suffix}"
     features = (r.feature,)
     return (
         declared(
@@ -144,6 +145,7 @@ def _multiplied(r: _Registers) -> tuple[TensorIntrinsic, ...]:
             for kind, types in kinds.items()
         ),
         declared(words, dot_product(r.lanes, i16, i8, i32), _products_of_words(r, words), features, temporaries=1),
+        declared(pairs, dot_product(r.lanes, i16, i16, i32), _products_of_pairs(r, pairs), features, temporaries=1),
         declared(
             nibbles,
             product_of_nibbles(r.lanes),
@@ -194,6 +196,19 @@ define {r.of_i32} @{name}_add(<2 x i16> %a, {vector(count, "i8")} %b, {r.of_i32}
     }
   %b.words = sext {vector(count, "i8")} %b to {r.of_i16}
   %two = call {r.of_i32} @llvm.x86.{r.words}({r.of_i16} %a.all, {r.of_i16} %b.words)
+  %sum = add {r.of_i32} %c, %two
+  ret {r.of_i32} %sum
+}}
+declare {r.of_i32} @llvm.x86.{r.words}({r.of_i16}, {r.of_i16})
+"""
+
+
+def _products_of_pairs(r: _Registers, name: str) -> str:
+    return f"""
+define {r.of_i32} @{name}_add(<2 x i16> %a, {r.of_i16} %b, {r.of_i32} %c) {{{
+        broadcast("%a.all", "%a", "i16", 2, r.lanes)
+    }
+  %two = call {r.of_i32} @llvm.x86.{r.words}({r.of_i16} %a.all, {r.of_i16} %b)
   %sum = add {r.of_i32} %c, %two
   ret {r.of_i32} %sum
 }}

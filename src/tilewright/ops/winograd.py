@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.base.arrays import Array
-from tilewright.base.dtypes import DType
+from tilewright.base.dtypes import DType, i16, i32
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
 from tilewright.ops.minimal_filtering import FILTERINGS, Matrix
 from tilewright.ops.operator import FusionKind, operator
-from tilewright.symbolic.expr import TRUE, Expr, cast, const, select
+from tilewright.symbolic.expr import TRUE, ZERO, Expr, cast, const, select
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
@@ -42,15 +42,25 @@ def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float
     return result
 
 
+def filter_in_words(weight: Array, tile: int) -> NDArray[np.int16]:
+    """The same of filters of i8, without groups, times ``1 << SHIFT``, so that all numbers are integers."""
+    return np.rint(transformed_filter(weight, tile, 1) * np.float32(1 << SHIFT)).astype(np.int16)
+
+
+SHIFT = 2
+"""Filters are multiplied by halves in each dimension (but with the largest tile)."""
 _AT_ONCE = 1 << 18
 """Elements of filters that are transformed at a time."""
 
 
 @operator("WinogradInput", FusionKind.OPAQUE)
-def winograd_input(x: Tensor, *, tile: int, depth: int, pads: Sequence[int], outputs: Sequence[int]) -> Tensor:
-    """``B^T d B`` of all tiles of ``x: [n, c, d..., y, x]``, padded by zeros: ``[p, p, n, d..., tile y, tile x, c]``.
+def winograd_input(
+    x: Tensor, around: Tensor | None = None, *, tile: int, depth: int, pads: Sequence[int], outputs: Sequence[int]
+) -> Tensor:
+    """``B^T d B`` of all tiles of ``x: [n, c, d..., y, x]``, padded with ``around`` (default 0): ``[p, p, n, d...,
+    tile y, tile x, c]``.
 
-    ``depth``: taps of the filter along ``d``, at most one dimension; ``pads``: zeros before the data, ``outputs``:
+    ``depth``: taps of the filter along ``d``, at most one dimension; ``pads``: padding before the data, ``outputs``:
     extents of the convolution's result, in each dimension.
     """
     filtering = FILTERINGS[tile]
@@ -58,6 +68,7 @@ def winograd_input(x: Tensor, *, tile: int, depth: int, pads: Sequence[int], out
     if planes not in (0, 1) or len(pads) != x.ndim - 2 or len(outputs) != x.ndim - 2:
         raise BadProgram(f"WinogradInput of {x}: only convolutions in two and three dimensions have it")
     batch, channels, *extents = x.shape
+    filling = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
     layers = tuple(const(extent + depth - 1) for extent in outputs[:planes])
     down, across = (const(-(-extent // tile)) for extent in outputs[planes:])
 
@@ -67,7 +78,7 @@ def winograd_input(x: Tensor, *, tile: int, depth: int, pads: Sequence[int], out
         inside: Expr = TRUE
         for position, extent in zip(at, extents, strict=True):
             inside = inside & (position >= 0) & (position < extent)
-        return select(inside, x[(n, c, *at)], const(0.0, x.dtype))
+        return select(inside, x[(n, c, *at)], filling)
 
     def by_rows(index: Index) -> Expr:
         *outer, a, j, c = index
@@ -85,7 +96,7 @@ def winograd_input(x: Tensor, *, tile: int, depth: int, pads: Sequence[int], out
 
 @operator("WinogradProducts", FusionKind.CONTRACTION)
 def winograd_products(x: Tensor, w: Tensor, *, step: int) -> Tensor:
-    """``sum over d, c of x[p, n, r + d * step, g, c] * w[p, d, g, c, o]``: ``[p, n, r, g, o]``.
+    """``sum over d, c of x[p, n, r + d * step, g, c] * w[p, d, g, c, o]``: ``[p, n, r, g, o]``; of i16 in i32.
 
     Rows are the tiles, layer by layer; ``step``: tiles of a layer.
     """
@@ -94,14 +105,21 @@ def winograd_products(x: Tensor, w: Tensor, *, step: int) -> Tensor:
 
     def product(index: Index) -> Reduction:
         p, n, r, g, o = index
-        return te.sum(x[p, n, r + d.var * step, g, c.var] * w[p, d.var, g, c.var, o], axis=[d, c])
+        factors = x[p, n, r + d.var * step, g, c.var], w[p, d.var, g, c.var, o]
+        left, right = (cast(factor, i32) for factor in factors) if x.dtype == i16 else factors
+        return te.sum(left * right, axis=[d, c])
 
     return tensor((points, batch, rows - (w.shape[1] - 1) * step, group, w.shape[4]), product)
 
 
 @operator("WinogradOutput", FusionKind.CONTRACTION)
-def winograd_output(products: Tensor, bias: Tensor | None = None, *, tile: int, outputs: Sequence[int]) -> Tensor:
-    """``A^T m A`` of all tiles, ``+ bias[c]``: ``[n, c, d..., y, x]`` from ``[p, p, n, d..., tile y, tile x, c]``."""
+def winograd_output(
+    products: Tensor, bias: Tensor | None = None, *, tile: int, outputs: Sequence[int], shift: int = 0
+) -> Tensor:
+    """``A^T m A`` of all tiles, ``+ bias[c]``: ``[n, c, d..., y, x]`` from ``[p, p, n, d..., tile y, tile x, c]``.
+
+    ``shift``: of integers, to the right, before the bias is added.
+    """
     filtering = FILTERINGS[tile]
     points, _, *outer, channels = products.shape
 
@@ -113,6 +131,7 @@ def winograd_output(products: Tensor, bias: Tensor | None = None, *, tile: int, 
         n, c, *d, y, x = index
         at = (n, *d, y // tile, x // tile, y % tile)
         value = _combination(filtering.output, x % tile, lambda b: half[(*at, b, c)], products.dtype)
+        value = value >> const(shift, value.dtype) if shift else value
         return value if bias is None else value + cast(bias[c], products.dtype)
 
     half = tensor((*outer, const(tile), points, channels), by_rows)

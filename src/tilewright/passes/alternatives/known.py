@@ -11,6 +11,7 @@ from tilewright.passes.alternatives.attention import IN_BLOCKS, IN_TILES, WITH_S
 from tilewright.passes.alternatives.axis_by_axis import AXIS_BY_AXIS
 from tilewright.passes.alternatives.byte_rows import BYTE_ROWS
 from tilewright.passes.alternatives.direct import DIRECT
+from tilewright.passes.alternatives.filtering_of_words import FILTERING_OF_WORDS
 from tilewright.passes.alternatives.flat_positions import FLAT_POSITIONS
 from tilewright.passes.alternatives.gathered_taps import GATHERED_TAPS
 from tilewright.passes.alternatives.group_by_group import GROUP_BY_GROUP
@@ -33,7 +34,7 @@ BUILT_IN: tuple[Alternative, ...] = (
     *(FLAT_POSITIONS, DIRECT, INSIDE_TAPS, GROUP_BY_GROUP, AXIS_BY_AXIS),
     *(TAPS_IN_ROWS, PLACES_IN_ROWS, BYTE_PLACES_IN_ROWS, BYTE_ROWS),
     *(WHOLE_CHANNELS, JOINED_GROUPS, GATHERED_TAPS),
-    *(INTERLEAVED_PHASES, SEPARATE_PHASES, TAP_PRODUCTS, F2, F3, F4),
+    *(INTERLEAVED_PHASES, SEPARATE_PHASES, TAP_PRODUCTS, F2, F3, F4, FILTERING_OF_WORDS),
     *(IN_GROUPS, IN_CHANNELS, IN_REALS, IN_WORDS, SCALED, DEQUANTIZED),
     *(IN_DIGITS, IN_FLOATS, WITH_SCORES, IN_BLOCKS, IN_TILES),
 )

@@ -1,0 +1,97 @@
+"""Convolutions of bytes with 3 x 3 taps by Winograd's F(2x2, 3x3) in words of 16 bits, as dot products of pairs of words.
+
+Its matrices have entries 0, 1 and -1, but the filter's, which has halves: filters times 4 are transformed into integers,
+and the result is shifted by two bits. Integers stay exact: bytes become numbers up to 4 * 255, filters up to 9 * 128, and
+sums modulo 2^32 are exact where four times the result fits in 32 bits. Where an instruction multiplies four bytes, these
+take less time.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from tilewright.base.dtypes import i8, i16, i32
+from tilewright.graph import Array, Node
+from tilewright.kernels.dot_products import product_of
+from tilewright.ops import Attribute
+from tilewright.ops.minimal_filtering import FILTERINGS
+from tilewright.ops.operator import require
+from tilewright.ops.shapes import static
+from tilewright.ops.winograd import SHIFT, filter_in_words
+from tilewright.passes.alternatives.api import Building, Facts, Way
+from tilewright.passes.alternatives.dimensions import entries_of
+from tilewright.passes.alternatives.minimal_filtering import Problem
+from tilewright.passes.blocks import Reads
+
+_BYTES = require("BlockedDotConvolution")
+_INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
+_PRODUCTS, _RESHAPE = require("WinogradProducts"), require("Reshape")
+_TILE = 2
+_MOST_CHANNELS = (1 << 31) // ((1 << SHIFT) * 9 * 255 * 128)
+
+
+class FilteringOfWords:
+    """The model compares its kernels with direct sums."""
+
+    name = "F(2x2) of words"
+
+    def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
+        problem = _problem_of(node, facts)
+        if problem is not None:
+            make = partial(_transformed, problem)
+            yield Way(self.name, is_blocked=True, reads=Reads.BLOCKED, make=make, more_bytes=_more_bytes(problem))
+
+
+FILTERING_OF_WORDS = FilteringOfWords()
+
+
+def _more_bytes(problem: Problem) -> int:
+    """The growth of the filters."""
+    filters, channels, *taps = problem.weight
+    points = FILTERINGS[_TILE].points ** 2
+    return filters * channels * (points * i16.itemsize - int(np.prod(taps)) * i8.itemsize)
+
+
+def _problem_of(node: Node, facts: Facts) -> Problem | None:
+    """The convolution, if it is one of words by a constant weight with 3 x 3 taps, without strides or dilations."""
+    if node.op != _BYTES or product_of(facts.target, i16, i16, i32) is None or node.inputs[1] not in facts.constants:
+        return None
+    data, weight, attributes = node.inputs[0], node.inputs[1], dict(node.attributes)
+    assert data is not None and weight is not None, "a convolution has data and a weight"
+    shapes = [static(value.shape) for value in (data, weight, node.outputs[0])]
+    if data.dtype != i16 or attributes.get("group", 1) != 1 or None in shapes:
+        return None
+    extents, (strips, blocks, *kernel, parts, lanes, size), result = (shape for shape in shapes if shape is not None)
+    channels = blocks * parts * size
+    moves = [entries_of(attributes.get(name), len(kernel), 1) for name in ("strides", "dilations")]
+    pads = entries_of(attributes.get("pads"), 2 * len(kernel), 0)
+    is_plain = all(move == 1 for entries in moves for move in entries)
+    taps = FILTERINGS[_TILE].taps
+    if kernel != [taps, taps] or not is_plain or min(pads) < 0 or channels > _MOST_CHANNELS:
+        return None
+    return Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2])
+
+
+def _transformed(problem: Problem, node: Node, building: Building) -> None:
+    """Adds the nodes that compute ``node`` in the transformed domain."""
+    data, weight, around = (*node.inputs, None)[:3]
+    assert data is not None and weight is not None, "a convolution has data and a weight"
+    points, grid, batch = FILTERINGS[_TILE].points, problem.grid(_TILE), problem.result[0]
+    rows, filters = batch * int(np.prod(grid)), problem.result[1]
+    tiles = building.add(_INPUT, [data, around], node, "tiles", problem.input_options(_TILE), Reads.BLOCKED)
+    shape: dict[str, Attribute] = {"shape": (points**2, 1, rows, 1, problem.data[1])}
+    left = building.add(_RESHAPE, [tiles], node, "rows", shape)
+    matrices = building.weight(weight, ("words", filters), partial(_in_words, filters))
+    products = building.add(_PRODUCTS, [left, matrices], node, "products", {"step": rows})
+    shape = {"shape": (points, points, batch, *grid, filters)}
+    places = building.add(_RESHAPE, [products], node, "places", shape)
+    ending: dict[str, Attribute] = {"tile": _TILE, "outputs": problem.extents, "shift": SHIFT}
+    building.add(_OUTPUT, [places], node, "", ending, Reads.AS_THEY_ARE)
+
+
+def _in_words(filters: int, packed: Array) -> Array:
+    """``[F/lanes, C/width, 3, 3, width/2, lanes, 2]``, transformed: ``[points^2, 1, 1, C, filters]``."""
+    strips, blocks, *kernel, parts, lanes, size = packed.shape
+    plain = packed.transpose(0, 5, 1, 4, 6, 2, 3).reshape(strips * lanes, blocks * parts * size, *kernel)
+    return filter_in_words(plain[:filters], _TILE)
