@@ -1,9 +1,9 @@
-"""Convolutions of bytes with 3 x 3 taps by Winograd's F(2x2, 3x3) in words of 16 bits, as dot products of pairs of words.
+"""Convolutions of bytes with 3 x 3 taps by Winograd's F(2x2, 3x3) in words of 16 bits, as dot products of pairs.
 
-Its matrices have entries 0, 1 and -1, but the filter's, which has halves: filters times 4 are transformed into integers,
-and the result is shifted by two bits. Integers stay exact: bytes become numbers up to 4 * 255, filters up to 9 * 128, and
-sums modulo 2^32 are exact where four times the result fits in 32 bits. Where an instruction multiplies four bytes, these
-take less time.
+All entries of its matrices are 0, 1 and -1, but those of the filter's, which are halves, too: filters times 4 become
+integers, and results are shifted by two bits. They are exact: bytes become numbers up to 4 * 255, filters up to
+9 * 128, and sums modulo 2^32 are right where four times the result fits in 32 bits. Only words are convolved so, which
+bytes are widened to where no instruction multiplies four of them: else direct sums take less time.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _MOST_CHANNELS = (1 << 31) // ((1 << SHIFT) * 9 * 255 * 128)
 
 
 class FilteringOfWords:
-    """The model compares its kernels with direct sums."""
+    """The model compares its kernels with those of direct sums."""
 
     name = "F(2x2) of words"
 

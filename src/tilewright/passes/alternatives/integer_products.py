@@ -205,8 +205,8 @@ def _gains_by_limits(target: Target) -> bool:
 
 
 def _data_type(own: DType, target: Target) -> DType:
-    """The type in which bytes are multiplied by signed ones: their ``own``, if the other one is not faster; words, which
-    they are widened to once, where no instruction multiplies four of them."""
+    """The type in which bytes are multiplied by signed ones: their ``own``, if the other one is not faster. Where no
+    instruction multiplies four bytes, they are widened once."""
     found = {data: product_of(target, data, i8, i32) for data in (own, i8 if own == u8 else u8)}
     taken = {data: one.multiply_adds for data, one in found.items() if one is not None}
     if product_of(target, i16, i8, i32) is not None and min(taken.values(), default=2) > 1:
@@ -285,7 +285,8 @@ class _Terms:
         zeros = zeros - moved
         depth, columns = words.shape
         left = self._grouped(self._moved(a), depth)
-        packed = self._constant(packed_matrix(words.astype(np.int8), *self._panels_of(columns, self._matrix_panel), self._group))
+        panels = self._panels_of(columns, self._matrix_panel)
+        packed = self._constant(packed_matrix(words.astype(np.int8), *panels, self._group))
         yield self._add("DotProducts", left, packed, columns=columns, **self._limits)
         by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
         if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
@@ -352,7 +353,8 @@ class _Terms:
         elif missing := -channels % width:
             after = (0, missing, *(0 for _ in kernel))
             whole = self._add("Pad", data, around, before=(0,) * len(after), after=after)
-        packed = self._constant(packed_blocks(of_blocks, width, self._width(self.node.outputs[0]), self._group))
+        lanes = self._width(self.node.outputs[0])
+        packed = self._constant(packed_blocks(of_blocks, width, lanes, self._group))
         yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes, **self._limits)
         yield from self._of_zeros(words, data, around)
 
