@@ -183,7 +183,7 @@ def test_accumulators_stay_in_registers(name: str) -> None:
 
 def test_only_what_the_processor_has() -> None:
     dots = ["vpdpbusd", "vpdpbusd_bytes", "vpdpbusd_nibbles", "vdpbf16ps"]
-    known = [*dots, "pmaddubsw_zmm", "pmaddwd_signed_zmm", "pmaddwd_words_zmm"]
+    known = [*dots, "pmaddubsw_zmm", "pmaddwd_signed_zmm", "pmaddwd_words_zmm", "pmaddwd_pairs_zmm"]
     assert [i.name for i in dot_products(BEST).intrinsics] == known
     old = Target.parse("x86_64")
     assert dot_products(old).intrinsics == dot_products(Target.parse("aarch64")).intrinsics == ()

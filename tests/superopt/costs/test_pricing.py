@@ -8,7 +8,6 @@ from tests.superopt.networks import Net
 from tilewright.base.dtypes import i64
 from tilewright.base.numerics import Math
 from tilewright.compilation import Options
-from tilewright.cost.kernels import kernel_cycles
 from tilewright.graph import Graph, Value, make_node
 from tilewright.loops.lower import lower
 from tilewright.ops import Attribute
@@ -34,7 +33,6 @@ def test_a_transform_costs_what_it_computes_in_registers() -> None:
     moved = half / machine.near_bytes + (4 * (points + places) - half) / machine.far_bytes
     expected = machine.call_cycles + points / 16 * machine.transform_cycles + moved
     assert price(program, ALONE) == pytest.approx(expected)
-    assert kernel_cycles(program, ALONE) > 1.5 * price(program, ALONE)
 
 
 def test_a_transform_back_computes_fewer_values() -> None:
