@@ -3965,4 +3965,25 @@ MUTANTS = (
         "if any(step is None and self.env.scalars[loop].literal",
         ("tests/schedule/test_prefetch.py::test_a_step_of_nothing_asks_once",),
     ),
+    Mutant(
+        "filtering of words: sums may be beyond 32 bits",
+        "passes/alternatives/filtering_of_words.py",
+        "channels > _MOST_CHANNELS",
+        "channels > 2 * _MOST_CHANNELS",
+        ("tests/passes/test_filtering_of_words.py::test_the_largest_sums_are_exact",),
+    ),
+    Mutant(
+        "filtering of words: padding is 0, not the zero point",
+        "passes/alternatives/filtering_of_words.py",
+        "building.add(_INPUT, [data, around], node,",
+        "building.add(_INPUT, [data], node,",
+        ("tests/passes/test_filtering_of_words.py::test_any_convolution_is_exact",),
+    ),
+    Mutant(
+        "dot products: sums that are read as blocks of channels are of all columns",
+        "kernels/dot_tiles.py",
+        "and (tensor in regrouped or not _are_tiles",
+        "and (not _are_tiles",
+        ("tests/passes/test_filtering_of_words.py::test_sums_are_complete_where_blocks_read_them",),
+    ),
 )

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from onnx import helper
 
 import tilewright
+from tests.frontend.models import model
 from tests.passes.test_integer_products import Window
 from tilewright.base.dtypes import i16
 from tilewright.compilation import Options
@@ -17,7 +19,10 @@ from tilewright.cost.kernels import kernel_cycles, pass_cycles, work_of
 from tilewright.driver import compile_graph
 from tilewright.frontend.onnx.read.importer import load
 from tilewright.graph import Node
+from tilewright.loops.ir import Alloc
 from tilewright.loops.lower import lower
+from tilewright.loops.memory import LOCAL
+from tilewright.loops.visit import walk
 from tilewright.ops.operator import require
 from tilewright.ops.winograd import filter_in_words, transformed_filter
 from tilewright.passes.alternatives import Facts, Way
@@ -131,3 +136,19 @@ def test_a_transform_costs_its_vectors() -> None:
     found = kernel_cycles(program, ZEN3)
     assert found == ZEN3.machine.kernel_start + ZEN3.machine.transform_cycles * vectors
     assert found < pass_cycles(work_of(program), ZEN3) / 3
+
+
+def test_sums_are_complete_where_blocks_read_them() -> None:
+    """An image of three channels, whose sums are convolved again: a tile is rounded at once, not all columns."""
+    first = Window(drawn(np.uint8, (1, 3, 20, 20), 0), drawn(np.int8, (64, 3, 5, 5), 0))
+    nodes = [
+        helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "wz", "s", "z"], ["m"]),
+        helper.make_node("QLinearConv", ["m", "s", "z", "v", "s", "wz", "s", "z"], ["y"]),
+    ]
+    constants = {"s": np.float32(0.5), "z": np.uint8(0), "wz": np.int8(0), "w": first.weight}
+    constants["v"] = drawn(np.int8, (64, 64, 1, 1), 0)
+    made = compile_graph(load(model(nodes, {"x": first.x}, ["y"], constants)), Options(target=ZEN3))
+    sums = next(kernel.program for kernel in made.kernels if "_dotconvolution" in kernel.program.name)
+    (tile,) = [alloc for alloc in walk(sums.body) if isinstance(alloc, Alloc)]
+    assert tile.buffer.scope == LOCAL
+    assert tile.buffer.shape[1:] == (1, 6, 2, 8)
