@@ -26,7 +26,8 @@ def limited(weight: Expr) -> Expr:
 
 @operator("DotProducts", FusionKind.CONTRACTION)
 def dot_products(a: Tensor, b: Tensor, *, columns: ExprLike, is_limited: bool = False) -> Tensor:
-    """``a [..., m, k]`` (bytes) times a matrix packed as ``b [n/lanes, k/4, lanes, 4]`` (i8), accumulated in i32.
+    """``a [..., m, k]`` (bytes) times a matrix packed as ``b [n/lanes, k/4, lanes, 4]`` (i8), accumulated in i32; or of
+    i16, with groups of two.
 
     The matrix has ``columns`` columns: padding columns of ``b`` are not part of the result. ``is_limited``: numbers
     of ``b`` are ``limited`` first.
@@ -85,8 +86,8 @@ def dot_convolution(
 ) -> Tensor:
     """A convolution of ``a [N, C/4, spatial..., 4]`` (bytes) by ``b [F/lanes, C/4, kernel..., lanes, 4]`` (i8), in i32.
 
-    The result is ``[N, filters, spatial...]``; padding filters of ``b`` are not part of it. ``is_limited``: numbers of
-    ``b`` are ``limited`` first.
+    Of i16, groups are of two. The result is ``[N, filters, spatial...]``; padding filters of ``b`` are not part of it.
+    ``is_limited``: numbers of ``b`` are ``limited`` first.
     """
     rank = a.ndim - 3
     if rank < 1 or b.ndim != rank + 4 or not _are_bytes(a, b):
@@ -124,11 +125,11 @@ def blocked_dot_convolution(
 ) -> Tensor:
     """A convolution of ``x [N, C, spatial...]`` (bytes), padded with ``around`` (default 0), accumulated in i32.
 
-    ``weight [F/lanes, C/group/lanes, kernel..., lanes/4, lanes, 4]`` (i8): blocks of channels, each in groups of four;
-    if ``group`` is not 1, filters of a group fill blocks, too. The result is ``[N, filters, spatial...]``; padding
-    filters of ``weight`` are not part of it. With channels in blocks of as many lanes, four channels of a group are
-    adjacent in ``x``, and a block of filters in the result. ``is_limited``: numbers of ``weight`` are ``limited``
-    first.
+    ``weight [F/lanes, C/group/lanes, kernel..., lanes/4, lanes, 4]`` (i8): blocks of channels, each in groups of four
+    (if ``x`` is i16, of two); if ``group`` is not 1, filters of a group fill blocks, too. The result is ``[N, filters,
+    spatial...]``; padding filters of ``weight`` are not part of it. With channels in blocks of as many lanes, the
+    channels of a group of four are adjacent in ``x``, and a block of filters in the result. ``is_limited``: numbers of
+    ``weight`` are ``limited`` first.
     """
     rank = x.ndim - 2
     if rank < 1 or weight.ndim != rank + 5 or not _are_bytes(x, weight):

@@ -29,6 +29,8 @@ _INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
 _PRODUCTS, _RESHAPE = require("WinogradProducts"), require("Reshape")
 _TILE = 2
 _MOST_CHANNELS = (1 << 31) // ((1 << SHIFT) * 9 * 255 * 128)
+_LEAST_TILES = 32
+"""For fewer, as those of 7 x 7 places, transformed filters would be most of a network's weights, and save little."""
 
 
 class FilteringOfWords:
@@ -70,7 +72,13 @@ def _problem_of(node: Node, facts: Facts) -> Problem | None:
     taps = FILTERINGS[_TILE].taps
     if kernel != [taps, taps] or not is_plain or min(pads) < 0 or channels > _MOST_CHANNELS:
         return None
-    return Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2])
+    problem = Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2])
+    return problem if _tiles(problem) >= _LEAST_TILES else None
+
+
+def _tiles(problem: Problem) -> int:
+    """Those of all images: rows of a product."""
+    return problem.result[0] * int(np.prod(problem.grid(_TILE)))
 
 
 def _transformed(problem: Problem, node: Node, building: Building) -> None:
@@ -78,7 +86,7 @@ def _transformed(problem: Problem, node: Node, building: Building) -> None:
     data, weight, around = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
     points, grid, batch = FILTERINGS[_TILE].points, problem.grid(_TILE), problem.result[0]
-    rows, filters = batch * int(np.prod(grid)), problem.result[1]
+    rows, filters = _tiles(problem), problem.result[1]
     tiles = building.add(_INPUT, [data, around], node, "tiles", problem.input_options(_TILE), Reads.BLOCKED)
     shape: dict[str, Attribute] = {"shape": (points**2, 1, rows, 1, problem.data[1])}
     left = building.add(_RESHAPE, [tiles], node, "rows", shape)
