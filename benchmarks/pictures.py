@@ -19,6 +19,7 @@ COLORS = {
     "tilewright_templates": "#006d2c",
     "tilewright_all": "#00441b",
     "tilewright_strict": "#7bc47f",
+    "onnxruntime_exact": "#8c8c8c",
     "openvino_bf16": "#6cb5e8",
     "tilewright_bf16": "#a6d854",
 }

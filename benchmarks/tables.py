@@ -21,6 +21,7 @@ LABELS = {
     "tilewright_templates": "Tilewright, tuned in templates",
     "tilewright_all": "Tilewright, tuned in all spaces",
     "tilewright_strict": "Tilewright, strict",
+    "onnxruntime_exact": "ONNX Runtime, exact",
     "openvino_bf16": "OpenVINO, bfloat16",
     "tilewright_bf16": "Tilewright, bfloat16",
 }
