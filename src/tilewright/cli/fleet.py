@@ -1,6 +1,7 @@
 """``tilewright fleet``: devices elsewhere: the scheduler, the devices, their state, certificates."""
 
 import argparse
+from importlib.util import find_spec
 
 from rich.console import Console
 
@@ -15,6 +16,7 @@ _ACTIONS = {
     "agent": (fleet_agent, "write the program for a board without Python"),
     "doctor": (fleet_doctor, "find what stands in the way"),
 }
+_NEEDED = ("cryptography", "distributed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,10 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace, console: Console) -> int:
     """Run the action."""
-    try:
-        import cryptography  # noqa: F401  # pyright: ignore[reportUnusedImport]
-        import distributed  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    except ImportError as error:
-        raise Unsupported(f'a fleet needs {error.name}: pip install "tilewright[fleet]"') from error
+    missing = next((name for name in _NEEDED if find_spec(name) is None), None)
+    if missing is not None:
+        raise Unsupported(f'a fleet needs {missing}: pip install "tilewright[fleet]"')
     module, _ = _ACTIONS[options.action]
     return module.execute(options, console)

@@ -5,9 +5,9 @@ adds the second product of a pair first, each rounded to nearest even; it treats
 
 Older processors multiply words of 16 bits: ``pmaddwd`` adds the products of two neighbours in 32 bits, which can't
 overflow for bytes. A mask or shifts make words of the even and of the odd bytes, in the order in which they are stored,
-so that panels have the same layout. ``pmaddubsw`` multiplies bytes, but its sums of two products saturate at 16 bits.
-It is used where no operands can reach that: for weights that are ``limited``, and for codes of 4 bits, where even two
-sums are at most 15 * 128 * 2 * 2 = 7680.
+so that panels have the same layout; or data are words already, and pairs of them are broadcast. ``pmaddubsw``
+multiplies bytes, but its sums of two products saturate at 16 bits. It is used where no operands can reach that: for
+weights that are ``limited``, and for codes of 4 bits, where even two sums are at most 15 * 128 * 2 * 2 = 7680.
 """
 
 from dataclasses import dataclass
@@ -122,7 +122,6 @@ def _multiplied(r: _Registers) -> tuple[TensorIntrinsic, ...]:
     """By ``pmaddwd`` and ``pmaddubsw``. Two additions and the words of a row are about as much again."""
     kinds = {"pmaddwd": (u8, i8), "pmaddwd_signed": (i8, i8), "pmaddwd_bytes": (i8, u8)}
     limits, nibbles = f"pmaddubsw{r.suffix}", f"pmaddubsw_nibbles{r.suffix}"
-    words, pairs = f"pmaddwd_words{r.suffix}", f"pmaddwd_pairs{r.suffix}"
     features = (r.feature,)
     return (
         declared(
@@ -144,8 +143,16 @@ def _multiplied(r: _Registers) -> tuple[TensorIntrinsic, ...]:
             )
             for kind, types in kinds.items()
         ),
-        declared(words, dot_product(r.lanes, i16, i8, i32), _products_of_words(r, words), features, temporaries=1),
-        declared(pairs, dot_product(r.lanes, i16, i16, i32), _products_of_pairs(r, pairs), features, temporaries=1),
+        *(
+            declared(
+                name,
+                dot_product(r.lanes, i16, right, i32),
+                _products_of_words(r, name, right),
+                features,
+                temporaries=1,
+            )
+            for name, right in ((f"pmaddwd_words{r.suffix}", i8), (f"pmaddwd_pairs{r.suffix}", i16))
+        ),
         declared(
             nibbles,
             product_of_nibbles(r.lanes),
@@ -187,28 +194,16 @@ def _halves(r: _Registers, given: str, dtype: DType) -> str:
   {given}.odd = ashr {r.of_i16} {given}.words, {eight}"""
 
 
-def _products_of_words(r: _Registers, name: str) -> str:
-    """The bytes of a panel are widened as they are loaded, once for all rows."""
-    count = r.bits // 16
+def _products_of_words(r: _Registers, name: str, right: DType) -> str:
+    """Bytes of a panel are widened as they are loaded, once for all rows."""
+    panel = vector(r.bits // 16, str(right))
+    widened = f"\n  %words = sext {panel} %b to {r.of_i16}" if right == i8 else ""
+    words = "%words" if right == i8 else "%b"
     return f"""
-define {r.of_i32} @{name}_add(<2 x i16> %a, {vector(count, "i8")} %b, {r.of_i32} %c) {{{
-        broadcast("%a.all", "%a", "i16", 2, r.lanes)
+define {r.of_i32} @{name}_add(<2 x i16> %a, {panel} %b, {r.of_i32} %c) {{{broadcast("%a.all", "%a", "i16", 2, r.lanes)}{
+        widened
     }
-  %b.words = sext {vector(count, "i8")} %b to {r.of_i16}
-  %two = call {r.of_i32} @llvm.x86.{r.words}({r.of_i16} %a.all, {r.of_i16} %b.words)
-  %sum = add {r.of_i32} %c, %two
-  ret {r.of_i32} %sum
-}}
-declare {r.of_i32} @llvm.x86.{r.words}({r.of_i16}, {r.of_i16})
-"""
-
-
-def _products_of_pairs(r: _Registers, name: str) -> str:
-    return f"""
-define {r.of_i32} @{name}_add(<2 x i16> %a, {r.of_i16} %b, {r.of_i32} %c) {{{
-        broadcast("%a.all", "%a", "i16", 2, r.lanes)
-    }
-  %two = call {r.of_i32} @llvm.x86.{r.words}({r.of_i16} %a.all, {r.of_i16} %b)
+  %two = call {r.of_i32} @llvm.x86.{r.words}({r.of_i16} %a.all, {r.of_i16} {words})
   %sum = add {r.of_i32} %c, %two
   ret {r.of_i32} %sum
 }}

@@ -121,7 +121,7 @@ def _add_jobs(app: FastAPI, service: Service, caller: Caller) -> None:
         threads: int | None = None,
         memory_limit: str | None = None,
         shape: Annotated[list[str], Query()] = [],  # noqa: B006 -- FastAPI copies it
-        bound: Annotated[list[str], Query()] = [],  # noqa: B006
+        bound: Annotated[list[str], Query()] = [],  # noqa: B006 -- the same
         name: str = "",
     ) -> Response:
         """Submit a model (the body: ONNX, or a zip with it and its weights).

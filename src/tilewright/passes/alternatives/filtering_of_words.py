@@ -8,8 +8,7 @@ bytes are widened to where no instruction multiplies four of them: else direct s
 
 from collections.abc import Iterator
 from functools import partial
-
-import numpy as np
+from math import prod
 
 from tilewright.base.dtypes import i8, i16, i32
 from tilewright.graph import Array, Node
@@ -52,7 +51,7 @@ def _more_bytes(problem: Problem) -> int:
     """The growth of the filters."""
     filters, channels, *taps = problem.weight
     points = FILTERINGS[_TILE].points ** 2
-    return filters * channels * (points * i16.itemsize - int(np.prod(taps)) * i8.itemsize)
+    return filters * channels * (points * i16.itemsize - prod(taps) * i8.itemsize)
 
 
 def _problem_of(node: Node, facts: Facts) -> Problem | None:
@@ -78,7 +77,7 @@ def _problem_of(node: Node, facts: Facts) -> Problem | None:
 
 def _tiles(problem: Problem) -> int:
     """Those of all images: rows of a product."""
-    return problem.result[0] * int(np.prod(problem.grid(_TILE)))
+    return problem.result[0] * prod(problem.grid(_TILE))
 
 
 def _transformed(problem: Problem, node: Node, building: Building) -> None:
