@@ -19,6 +19,7 @@ from tilewright.base.numerics import Math
 from tilewright.cli.command import main
 from tilewright.compilation import Compiled
 from tilewright.insight.rerun import rerun
+from tilewright.passes.alternatives import OTHER_TERMS
 from tilewright.passes.alternatives.minimal_filtering import F2, F4, MinimalFiltering
 
 Array = NDArray[np.generic]
@@ -62,7 +63,7 @@ def memory(model: api.CompiledModel) -> tuple[int, int]:
 
 def weighed(filtering: MinimalFiltering, **factors: float) -> MinimalFiltering:
     """It, as if its errors asked for something else."""
-    return replace(filtering, errors=replace(filtering.errors, **factors))
+    return replace(filtering, errors=replace(OTHER_TERMS, **factors))
 
 
 PAYS = (weighed(F2, estimated=1e9), weighed(F4, estimated=0.0))

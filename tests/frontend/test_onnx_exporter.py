@@ -318,6 +318,7 @@ def test_the_error_names_node_and_operator() -> None:
 def test_what_has_no_form_is_an_error(name: str) -> None:
     panels = [(4, 3, 64), (4, 2), (4, 2), (1, 8, 16, 4), (1, 2, 16), (1, 2, 16)]
     narrow = [(4, 16), (2, 8, 16), (2, 1, 16), ()]
+    winograd: dict[str, object] = {"tile": (2, 2), "taps": (3, 3), "outputs": (6, 6)}
     row_window = {"filters": 10, "places": 3, "step": 4, "strides": (1,), "dilations": (1,)}
     window = {"filters": 16, "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
     feeds = {
@@ -356,8 +357,8 @@ def test_what_has_no_form_is_an_error(name: str) -> None:
         "UniqueRows": ([(4, 3)], {}),
         "WholeChannels": ([(1, 20, 5)], {"channels": 32, "before": (1,), "after": (0,)}),
         "WindowTaps": ([(1, 2, 5)], dict.fromkeys(("kernel", "strides", "dilations"), (1,)) | {"pads": (0, 0)}),
-        "WinogradInput": ([(1, 2, 8, 8)], {"tile": 2, "depth": 1, "pads": (0, 0), "outputs": (6, 6)}),
-        "WinogradOutput": ([(4, 4, 1, 3, 3, 2)], {"tile": 2, "outputs": (6, 6)}),
+        "WinogradInput": ([(1, 2, 8, 8)], winograd | {"depth": 1, "pads": (0, 0)}),
+        "WinogradOutput": ([(4, 4, 1, 3, 3, 2)], winograd),
         "WinogradProducts": ([(16, 1, 9, 1, 2), (16, 1, 1, 2, 4)], {"step": 9}),
     }
     shapes, attributes = feeds[name]

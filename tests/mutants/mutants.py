@@ -2847,8 +2847,8 @@ MUTANTS = (
     Mutant(
         "filters of groups are mixed up",
         "ops/winograd.py",
-        ".reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)",
-        ".reshape(filters // group, group, channels, -1, *[filtering.taps] * 2).swapaxes(0, 1)",
+        ".reshape(group, filters // group, channels, -1, down.shape[1], across.shape[1])",
+        ".reshape(filters // group, group, channels, -1, down.shape[1], across.shape[1]).swapaxes(0, 1)",
         _WINOGRAD,
     ),
     Mutant(

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from tests.passes.graphs import apply, value
 from tilewright.backend.cpu.image import kernel_text
-from tilewright.base.errors import BadInput
+from tilewright.base.errors import BadInput, BadProgram
 from tilewright.compilation import Math, Options
 from tilewright.driver import compile_graph
 from tilewright.graph import Graph, Node, Value, evaluate_graph, verify
 from tilewright.loops.ir import Alloc
 from tilewright.loops.memory import LOCAL
 from tilewright.loops.visit import walk
-from tilewright.ops.minimal_filtering import FILTERINGS
+from tilewright.ops.minimal_filtering import filtering, has_filtering
 from tilewright.ops.winograd import transformed_filter
-from tilewright.passes.alternatives import BUILT_IN, Alternative
+from tilewright.passes.alternatives import BUILT_IN, OTHER_TERMS, Alternative
 from tilewright.passes.alternatives.direct import DIRECT
-from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4
+from tilewright.passes.alternatives.minimal_filtering import F2, F3, F4, filterings_of
 from tilewright.passes.choose import choose
 from tilewright.target.target import Target
 
@@ -43,15 +43,15 @@ def convolution(
     group: int = 1,
     strides: tuple[int, ...] = (1, 1),
     dilations: tuple[int, ...] = (1, 1),
-    taps: int = 3,
+    taps: tuple[int, ...] = (3, 3),
 ) -> Graph:
     random = np.random.default_rng(size[0] + channels)
-    shape = (filters, channels // group, *depth, taps, taps)
+    shape = (filters, channels // group, *depth, *taps)
     known: dict[Value, Array] = {value("w", *shape): random.standard_normal(shape).astype(np.float32) / 3}
     if bias:
         known[value("b", filters)] = random.standard_normal(filters).astype(np.float32)
     x = value("x", batch, channels, *size)
-    across = {} if depth else {"strides": strides, "dilations": dilations}
+    across = {} if len(size) != 2 else {"strides": strides, "dilations": dilations}
     conv = apply("Conv", [x, *known], "y", pads=pads, group=group, **across)
     relu = apply("Relu", conv.outputs, "z")
     return Graph("g", (x,), relu.outputs, (conv, relu), known)
@@ -82,8 +82,8 @@ WINOGRAD = ["WinogradInput", "Reshape", "WinogradProducts", "Reshape", "Winograd
 
 def only(tile: int) -> tuple[Alternative, ...]:
     """Every convolution is computed by tiles of this size."""
-    (chosen,) = (known for known in (F2, F3, F4) if known.tile == tile)
-    return DIRECT, replace(chosen, errors=replace(chosen.errors, estimated=-1e9))
+    (chosen,) = (known for known in (F2, F3, F4) if known.outputs == tile)
+    return DIRECT, replace(chosen, errors=replace(OTHER_TERMS, estimated=-1e9))
 
 
 def chosen(graph: Graph, target: Target = HOST, alternatives: Sequence[Alternative] = BUILT_IN) -> Graph:
@@ -130,11 +130,12 @@ def test_it_is_the_convolution(
     pads: tuple[int, ...],
     bias: bool,
 ) -> None:
-    taps = FILTERINGS[tile].taps
+    taps = {2: 3, 3: 2, 4: 3}[tile]
     if size[0] + pads[0] + pads[2] < taps or size[1] + pads[1] + pads[3] < taps:
         return
     channels, filters = group * channels, group * filters
-    check(convolution(size, channels, filters, batch=batch, pads=pads, bias=bias, group=group, taps=taps), tile)
+    whole = (taps, taps)
+    check(convolution(size, channels, filters, batch=batch, pads=pads, bias=bias, group=group, taps=whole), tile)
 
 
 @given(
@@ -150,6 +151,64 @@ def test_it_is_the_convolution_in_three_dimensions(
     tile: int, size: tuple[int, ...], depth: int, batch: int, group: int, pads: tuple[int, ...]
 ) -> None:
     check(convolution(size, 16 * group, 16 * group, batch=batch, depth=(depth,), pads=pads, group=group), tile)
+
+
+@given(
+    st.sampled_from([(4, (1, 3)), (4, (3, 1)), (4, (1, 7)), (4, (7, 1)), (2, (1, 9)), (4, (5,)), (3, (8,)), (2, (3,))]),
+    st.tuples(st.integers(1, 20), st.integers(9, 20)),
+    st.sampled_from([1, 3, 16, 24]),
+    st.sampled_from([1, 5, 16, 33]),
+    st.integers(1, 2),
+    st.sampled_from([1, 1, 2]),
+    st.integers(0, 3),
+)
+@settings(max_examples=12)
+def test_it_is_the_convolution_in_one_dimension(
+    tiles: tuple[int, tuple[int, ...]],
+    size: tuple[int, int],
+    channels: int,
+    filters: int,
+    batch: int,
+    group: int,
+    pad: int,
+) -> None:
+    """Of an image, or of a line."""
+    (tile, taps), (across, along) = tiles, size
+    extents = (along,) if len(taps) == 1 else (along, across) if taps[1] == 1 else (across, along)
+    pads = tuple(pad if count > 1 else 0 for count in taps) * 2
+    check(convolution(extents, channels * group, filters * group, batch=batch, pads=pads, group=group, taps=taps), tile)
+
+
+@pytest.mark.parametrize(
+    ("tile", "taps"), [(2, (5, 5)), (2, (3, 5)), (2, (5, 3)), (3, (4, 4)), (3, (2, 4)), (2, (1, 5))], ids=str
+)
+def test_it_is_the_convolution_with_other_filters(tile: int, taps: tuple[int, ...]) -> None:
+    check(convolution((9, 11), 16, 20, taps=taps), tile)
+
+
+def test_it_is_the_convolution_of_layers_in_one_dimension() -> None:
+    check(convolution((5, 3, 9), 16, 16, depth=(3,), pads=(1, 0, 2, 1, 0, 2), taps=(1, 5)), 4)
+
+
+FILTERINGS = [(m, r) for m in range(1, 11) for r in range(1, 11) if has_filtering(m, r)]
+
+
+@pytest.mark.parametrize(("outputs", "taps"), FILTERINGS, ids=str)
+def test_matrices_are_the_convolution(outputs: int, taps: int) -> None:
+    """In float64, where only the points' distances make errors."""
+    one, random = filtering(outputs, taps), np.random.default_rng(outputs)
+    data, weight = random.standard_normal(one.points), random.standard_normal(taps)
+    found = one.output @ ((one.filter @ weight) * (one.input @ data))
+    np.testing.assert_allclose(found, np.correlate(data, weight, "valid"), atol=1e-12)
+
+
+def test_errors_limit_the_points() -> None:
+    """Ten in one dimension, six in both."""
+    assert [filterings_of(taps, 2) is None for taps in ((5, 5), (7, 7), (1, 9), (9,), (11,), (1, 1))] == [
+        *(False, True, False, False, True, True)
+    ]
+    with pytest.raises(BadProgram, match="no minimal filtering of 5 outputs and 3 taps"):
+        filtering(5, 3)
 
 
 def test_it_stays_within_bounds() -> None:
@@ -192,8 +251,12 @@ def test_convolutions_of_one_image_transform_it_once(
 
 def test_where_it_pays() -> None:
     """Small tiles where the weights of larger ones would fill the caches; not for few channels, nor few tiles."""
-    for size, channels, tile in (((56, 56), 64, 4), ((7, 7), 512, 2)):
-        after = chosen(convolution(size, channels, channels), ZEN5)
+    for size, channels, tile, taps in (
+        *(((56, 56), 64, (4, 4), (3, 3)), ((7, 7), 512, (2, 2), (3, 3)), ((17, 17), 128, (2, 2), (5, 5))),
+        *(((17, 17), 128, (1, 4), (1, 7)), ((17, 17), 128, (4, 1), (7, 1)), ((64,), 256, (4,), (5,))),
+    ):
+        graph = convolution(size, channels, channels, pads=tuple(count // 2 for count in taps) * 2, taps=taps)
+        after = chosen(graph, ZEN5)
         assert steps(after) == WINOGRAD
         (entering,) = (node for node in after.nodes if node.op.name == "WinogradInput")
         assert dict(entering.attributes)["tile"] == tile
@@ -233,5 +296,5 @@ def test_the_filter_is_transformed_in_float64() -> None:
     others = [np.prod([p - q for q in points if q != p]) for p in points]
     rows = np.stack([points**k for k in range(3)], axis=1) / np.array(others)[:, None]
     rows = np.concatenate([rows, [[0, 0, 1]]])
-    transformed = transformed_filter(g, 4, 1).reshape(6, 6)
+    transformed = transformed_filter(g, (4, 4), 1).reshape(6, 6)
     np.testing.assert_allclose(transformed, rows @ g[0, 0] @ rows.T, rtol=6.1e-8)  # rounded once, to float32

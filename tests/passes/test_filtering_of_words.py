@@ -103,9 +103,9 @@ def test_the_largest_sums_are_exact() -> None:
 
 def test_filters_are_integers() -> None:
     weight = drawn(np.int8, (5, 3, 3, 3), 0)
-    found = filter_in_words(weight, 2)
-    np.testing.assert_array_equal(found, 4 * transformed_filter(weight, 2, 1))
-    assert filter_in_words(np.full((1, 1, 3, 3), -128, np.int8), 2).min() == -9 * 128
+    found = filter_in_words(weight, (2, 2))
+    np.testing.assert_array_equal(found, 4 * transformed_filter(weight, (2, 2), 1))
+    assert filter_in_words(np.full((1, 1, 3, 3), -128, np.int8), (2, 2)).min() == -9 * 128
 
 
 def test_where_no_instruction_multiplies_four_bytes() -> None:
@@ -132,7 +132,7 @@ def test_a_limit_of_memory_is_kept() -> None:
 
 def test_a_transform_costs_its_vectors() -> None:
     """Its choices are made while compiling: a pass that evaluates them would take several times as long."""
-    options = {"tile": 2, "depth": 1, "pads": (1, 1), "outputs": (28, 28)}
+    options = {"tile": (2, 2), "taps": (3, 3), "depth": 1, "pads": (1, 1), "outputs": (28, 28)}
     program = lower(require("WinogradInput").apply([placeholder((1, 64, 28, 28), i16, "x")], options)[0])
     vectors = 16 * 14 * 14 * 64 / 16
     found = kernel_cycles(program, ZEN3)

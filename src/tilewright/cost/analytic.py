@@ -36,7 +36,7 @@ from tilewright.kernels.schedules import (
     iterations_of,
     schedule_elementwise,
 )
-from tilewright.kernels.transforms import first_stages, schedule_transform
+from tilewright.kernels.transforms import chooses_each, first_stages, schedule_transform
 from tilewright.kernels.transposes import shortest_run
 from tilewright.kernels.unpacked_tiles import UnpackedTiles, unpacked_panel
 from tilewright.loops.ir import Block, Store
@@ -88,7 +88,7 @@ def open_space(s: Schedule, target: Target) -> Nests:
         return Nests(tuple(_contraction(s, anchor, roles, target)))
     if reductions:
         return Nests(tuple(_reductions(s, reductions, target)))
-    if stages and _are_stages(s):
+    if _are_stages(s, stages):
         result = all_blocks(s.program.body)[-1]
         channels = Extents(s.program.dims)(result.axes[-1])
         large = is_large(s, result, target)
@@ -111,10 +111,12 @@ def elementwise(s: Schedule, block: Block, target: Target) -> Lanes:
     return replace(nest, width=run) if run is not None and run < nest.width <= 2 * run else nest
 
 
-def _are_stages(s: Schedule) -> bool:
-    """Whether these are exactly the two stages of a transform, with channels for lanes."""
-    blocks = all_blocks(s.program.body)
-    return len(blocks) == 2 and Extents(s.program.dims)(blocks[-1].axes[-1]) > 1
+def _are_stages(s: Schedule, first: frozenset[str]) -> bool:
+    """Whether these are exactly the stages of a transform, ``first`` and the last one, with channels for lanes."""
+    *before, result = all_blocks(s.program.body)
+    if not result.axes or Extents(s.program.dims)(result.axes[-1]) <= 1:
+        return False
+    return len(before) == 1 if first else not before and chooses_each(result, result.axes[:-1])
 
 
 def _anchor(s: Schedule) -> BlockRef | None:

@@ -17,7 +17,7 @@ from tilewright.kernels.matrix_tiles import MatrixTiles
 from tilewright.kernels.nests import Nest, Tiles
 from tilewright.kernels.row_products import RowProducts
 from tilewright.kernels.schedules import is_reduction
-from tilewright.kernels.transforms import first_stages
+from tilewright.kernels.transforms import transform_stages
 from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import all_blocks
@@ -42,10 +42,9 @@ def kernel_cycles(naive: Program, target: Target, cold_bytes: int = 0) -> float:
 
 
 def _pass_or_transform(naive: Program, target: Target) -> float:
-    """Cycles of a kernel without tiles of sums. A transform's choices are made while compiling, and both of its stages
-    are in registers: it takes a time for each vector of its larger side."""
-    stages = first_stages(Schedule(naive))
-    if not stages:
+    """Cycles of a kernel without tiles of sums. A transform's choices are made while compiling, and its stages are in
+    registers: it takes a time for each vector of its larger side."""
+    if not transform_stages(naive):
         return pass_cycles(work_of(naive), target)
     extents = Extents(naive.dims)
     touched = (region.buffer for block in all_blocks(naive.body) for region in (*block.reads, *block.writes))

@@ -1,14 +1,18 @@
 """Schedules of linear transforms of small tiles (Winograd's): a tile is fully unrolled, in registers.
 
-Such a kernel has two stages, rows and columns, each of which *chooses* among a few sums by the value of an axis
-(``select(a < 1, ..., select(a < 2, ...))``). Unrolled, the choice is made while compiling.
+Such a kernel has two stages, rows and columns, or one, of tiles of one dimension. Each *chooses* among a few sums by
+the value of an axis (``select(a < 1, ..., select(a < 2, ...))``). Unrolled, the choice is made while compiling.
 """
+
+from collections.abc import Sequence
 
 from tilewright.kernels.schedules import is_reduction, ref
 from tilewright.loops.ir import Block, Store
 from tilewright.loops.memory import LOCAL
+from tilewright.loops.program import Program
 from tilewright.schedule.schedule import Schedule
 from tilewright.schedule.tree import BlockRef, LoopRef, all_blocks, block_at, consumers, loops_of
+from tilewright.symbolic.domain import IterVar
 from tilewright.symbolic.expr import Binary, Const, Expr, Read, Select, Var
 from tilewright.symbolic.operations import BinaryOp
 from tilewright.symbolic.traversal import walk
@@ -23,12 +27,36 @@ def first_stages(s: Schedule) -> frozenset[str]:
     return frozenset(found)
 
 
+def transform_stages(program: Program) -> list[Block]:
+    """The blocks that choose another value for each value of an axis, or of its remainder."""
+    return [block for block in all_blocks(program.body) if chooses_each(block, block.axes)]
+
+
+def chooses_each(block: Block, axes: Sequence[IterVar]) -> bool:
+    """Whether there is another value for each value of one of ``axes``, or of its remainder."""
+    if is_reduction(block) or not isinstance(block.body, Store):
+        return False
+    extents = {axis.var: axis.extent for axis in axes}
+    bounds: dict[tuple[Var, int], set[int]] = {}
+    for node in walk(block.body.value):
+        match node:
+            case Select(Binary(BinaryOp.LT, value, Const(int(bound)))):
+                for variable, factor in _choosing(value, {*extents}).items():
+                    extent = extents[variable]
+                    count = factor or (extent.value if isinstance(extent, Const) else 0)
+                    bounds.setdefault((variable, int(count)), set()).add(bound)
+            case _:
+                pass
+    return any(count > 1 and found.issuperset(range(1, count)) for (_, count), found in bounds.items())
+
+
 def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
-    """Two stages, of which the second writes the result: tile by tile, ``lanes`` channels at a time."""
-    stages = all_blocks(s.program.body)
-    first, result = (BlockRef(block.name) for block in stages)
-    stmt = block_at(s.program, result).stmt
-    choices = _choices(stmt) | _passed_on(stages[0], stmt)
+    """The last stage writes the result: tile by tile, ``lanes`` channels at a time; one before it is in registers."""
+    *before, last_stage = all_blocks(s.program.body)
+    result, stmt = BlockRef(last_stage.name), last_stage
+    choices = _choices(stmt)
+    for first in before:
+        choices |= _passed_on(first, stmt)
     outer: list[LoopRef] = []
     inner: list[LoopRef] = []
     loops = dict(
@@ -46,17 +74,25 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
             inner.append(part)
     block, vector = s.split(loops[last], (None, lanes))
     s.reorder(*outer, block, *inner, vector)
-    s.compute_at(first, block)
-    s.set_scope(block_at(s.program, first).stmt.writes[0].buffer.name, LOCAL)
-    around = [ref(loop) for loop in loops_of(s.program, first)]
-    own = around[around.index(block) + 1 :]
-    for loop in (*own[:-1], *inner):
+    for first in before:
+        _put_in_registers(s, BlockRef(first.name), block)
+    for loop in inner:
         s.unroll(loop)
-    s.vectorize(own[-1])
     s.vectorize(vector)
     if parallel:
         for loop in outer:
             s.parallel(loop)
+
+
+def _put_in_registers(s: Schedule, first: BlockRef, block: LoopRef) -> None:
+    """A tile of the first stage, within ``block``."""
+    s.compute_at(first, block)
+    s.set_scope(block_at(s.program, first).stmt.writes[0].buffer.name, LOCAL)
+    around = [ref(loop) for loop in loops_of(s.program, first)]
+    *own, vector = around[around.index(block) + 1 :]
+    for loop in own:
+        s.unroll(loop)
+    s.vectorize(vector)
 
 
 def _choices(block: Block) -> dict[Var, int | None]:

@@ -1,11 +1,13 @@
-"""Convolutions by minimal filtering in their last two dimensions: F(2x2, 3x3), F(4x4, 3x3) and F(3x3, 2x2).
+"""Convolutions by minimal filtering in their last one or two dimensions: F(4x4, 3x3), F(1x4, 1x7), F(4, 5), ...
 
 Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016): ``Y = A^T [ (G g G^T) * (B^T d B) ] A`` for
-each tile of ``tile`` x ``tile`` outputs ``Y``. The products of all tiles are matrix products over the channels, one for
-each point. A dimension before the last two remains a sum over the filter's taps within the products.
+each tile of outputs ``Y``, with matrices of its own for each dimension; one of a single tap is left as it is, F(1, 1).
+The products of all tiles are matrix products over the channels, one for each point. Dimensions before these remain sums
+over the filter's taps within the products.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,35 +16,37 @@ from tilewright.base.arrays import Array
 from tilewright.base.dtypes import DType, i16, i32
 from tilewright.base.errors import BadProgram
 from tilewright.ops.build import Index, tensor
-from tilewright.ops.minimal_filtering import FILTERINGS, Matrix
+from tilewright.ops.minimal_filtering import Filtering, Matrix, filtering
 from tilewright.ops.operator import FusionKind, operator
 from tilewright.symbolic.expr import TRUE, ZERO, Expr, cast, const, select
 from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-def transformed_filter(weight: Array, tile: int, group: int) -> NDArray[np.float32]:
-    """``G g G^T`` of filters ``[co, ci, d..., y, x]``, as ``WinogradProducts`` reads them: ``[points^2, d, group, ci,
-    co]``, ``co`` within a group.
+def transformed_filter(weight: Array, tile: Sequence[int], group: int) -> NDArray[np.float32]:
+    """``G g G^T`` of filters ``[co, ci, d..., y, x]``, or ``G g`` of ``[co, ci, x]``, as ``WinogradProducts`` reads it:
+    ``[points, d, group, ci, co]``, ``co`` within a group. ``tile``: its outputs in each of the last dimensions.
 
     It is computed in float64, of some channels at a time: of all, that would take several times the result.
     """
-    filtering = FILTERINGS[tile]
     filters, channels = weight.shape[:2]
     if not any(weight.strides) and weight.size > 1:  # one number, broadcast: all filters are equal
         one = transformed_filter(np.array(weight[:1, :1]), tile, 1)
         return np.broadcast_to(one, (*one.shape[:2], group, channels, filters // group))
-    planes = weight.reshape(group, filters // group, channels, -1, filtering.taps, filtering.taps)
-    result = np.empty((filtering.points**2, planes.shape[3], group, channels, filters // group), np.float32)
+    taps = weight.shape[-len(tile) :]
+    matrices = [filtering(outputs, count).filter for outputs, count in zip(tile, taps, strict=True)]
+    down, across = matrices if len(matrices) == 2 else (np.ones((1, 1)), *matrices)
+    planes = weight.reshape(group, filters // group, channels, -1, down.shape[1], across.shape[1])
+    result = np.empty((len(down) * len(across), planes.shape[3], group, channels, filters // group), np.float32)
     step = max(1, _AT_ONCE * channels // result.size)
     for start in range(0, channels, step):
         some = planes[:, :, start : start + step].astype(np.float64)
-        made = np.einsum("ai,gocdij,bj->abdgco", filtering.filter, some, filtering.filter, optimize=True)
+        made = np.einsum("ai,gocdij,bj->abdgco", down, some, across, optimize=True)
         result[:, :, :, start : start + step] = made.reshape(*result.shape[:3], -1, result.shape[4])
     return result
 
 
-def filter_in_words(weight: Array, tile: int) -> NDArray[np.int16]:
+def filter_in_words(weight: Array, tile: Sequence[int]) -> NDArray[np.int16]:
     """The same of filters of i8, without groups, times ``1 << SHIFT``, so that all numbers are integers."""
     return np.rint(transformed_filter(weight, tile, 1) * np.float32(1 << SHIFT)).astype(np.int16)
 
@@ -55,43 +59,52 @@ _AT_ONCE = 1 << 18
 
 @operator("WinogradInput", FusionKind.OPAQUE)
 def winograd_input(
-    x: Tensor, around: Tensor | None = None, *, tile: int, depth: int, pads: Sequence[int], outputs: Sequence[int]
+    x: Tensor,
+    around: Tensor | None = None,
+    *,
+    tile: Sequence[int],
+    taps: Sequence[int],
+    depth: int,
+    pads: Sequence[int],
+    outputs: Sequence[int],
 ) -> Tensor:
     """``B^T d B`` of all tiles of ``x: [n, c, d..., y, x]``, padded with ``around`` (default 0): ``[p, p, n, d...,
-    tile y, tile x, c]``.
+    tile y, tile x, c]``; of ``[n, c, x]``, where ``tile`` has one number: ``[p, n, tile x, c]``.
 
-    ``depth``: taps of the filter along ``d``, at most one dimension; ``pads``: padding before the data, ``outputs``:
-    extents of the convolution's result, in each dimension.
+    ``tile``, ``taps``: outputs of a tile, and taps of the filter, in each of the last dimensions; ``depth``: taps along
+    ``d``, at most one dimension; ``pads``: padding before the data, ``outputs``: extents of the convolution's result,
+    in each dimension.
     """
-    filtering = FILTERINGS[tile]
-    planes = x.ndim - 4
+    filterings = _filterings(tile, taps)
+    planes = x.ndim - 2 - len(tile)
     if planes not in (0, 1) or len(pads) != x.ndim - 2 or len(outputs) != x.ndim - 2:
-        raise BadProgram(f"WinogradInput of {x}: only convolutions in two and three dimensions have it")
+        raise BadProgram(f"WinogradInput of {x}: only convolutions in one to three dimensions have it")
     batch, channels, *extents = x.shape
     filling = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
     layers = tuple(const(extent + depth - 1) for extent in outputs[:planes])
-    down, across = (const(-(-extent // tile)) for extent in outputs[planes:])
+    grid = tuple(const(-(-extent // count)) for extent, count in zip(outputs[planes:], tile, strict=True))
+    outer, points = (batch, *layers, *grid), tuple(const(one.points) for one in filterings)
 
     def place(index: Index) -> Expr:
-        n, *d, ty, tx, i, j, c = index
-        at = [position - pad for position, pad in zip((*d, ty * tile + i, tx * tile + j), pads, strict=True)]
+        (n, *d), tiles = index[: 1 + planes], index[1 + planes : len(outer)]
+        *within, c = index[len(outer) :]
+        inner = (t * count + i for t, count, i in zip(tiles, tile, within, strict=True))
+        at = [position - pad for position, pad in zip((*d, *inner), pads, strict=True)]
         inside: Expr = TRUE
         for position, extent in zip(at, extents, strict=True):
             inside = inside & (position >= 0) & (position < extent)
         return select(inside, x[(n, c, *at)], filling)
 
-    def by_rows(index: Index) -> Expr:
-        *outer, a, j, c = index
-        return _combination(filtering.input, a, lambda i: patch[(*outer, i, j, c)], x.dtype)
+    made = tensor((*outer, *points, channels), place)
+    *earlier, last = _filtered_axes(filterings)
+    for axis in earlier:
+        made = tensor(made.shape, partial(_filtered, made, len(outer) + axis, filterings[axis].input))
 
-    def by_columns(index: Index) -> Expr:
-        a, b, *outer, c = index
-        return _combination(filtering.input, b, lambda j: half[(*outer, a, j, c)], x.dtype)
+    def leaving(index: Index) -> Expr:
+        within, at, c = index[: len(tile)], index[len(tile) : -1], index[-1]
+        return _filtered(made, len(outer) + last, filterings[last].input, (*at, *within, c))
 
-    points = const(filtering.points)
-    patch = tensor((batch, *layers, down, across, points, points, channels), place)
-    half = tensor((batch, *layers, down, across, points, points, channels), by_rows)
-    return tensor((points, points, batch, *layers, down, across, channels), by_columns)
+    return tensor((*points, *outer, channels), leaving)
 
 
 @operator("WinogradProducts", FusionKind.CONTRACTION)
@@ -114,28 +127,56 @@ def winograd_products(x: Tensor, w: Tensor, *, step: int) -> Tensor:
 
 @operator("WinogradOutput", FusionKind.CONTRACTION)
 def winograd_output(
-    products: Tensor, bias: Tensor | None = None, *, tile: int, outputs: Sequence[int], shift: int = 0
+    products: Tensor,
+    bias: Tensor | None = None,
+    *,
+    tile: Sequence[int],
+    taps: Sequence[int],
+    outputs: Sequence[int],
+    shift: int = 0,
 ) -> Tensor:
     """``A^T m A`` of all tiles, ``+ bias[c]``: ``[n, c, d..., y, x]`` from ``[p, p, n, d..., tile y, tile x, c]``.
 
-    ``shift``: of integers, to the right, before the bias is added.
+    ``tile``, ``taps``, ``outputs``: as of ``WinogradInput``; ``shift``: of integers, to the right, before the bias is
+    added.
     """
-    filtering = FILTERINGS[tile]
-    points, _, *outer, channels = products.shape
+    filterings, axes = _filterings(tile, taps), len(tile)
+    points, outer, channels = products.shape[:axes], products.shape[axes:-1], products.shape[-1]
+    planes, dtype = len(outer) - 1 - axes, products.dtype
 
-    def by_rows(index: Index) -> Expr:
-        *place, i, b, c = index
-        return _combination(filtering.output, i, lambda a: products[(a, b, *place, c)], products.dtype)
+    def given(index: Index) -> Expr:
+        return products[(*index[len(outer) : -1], *index[: len(outer)], index[-1])]
 
-    def by_columns(index: Index) -> Expr:
-        n, c, *d, y, x = index
-        at = (n, *d, y // tile, x // tile, y % tile)
-        value = _combination(filtering.output, x % tile, lambda b: half[(*at, b, c)], products.dtype)
+    made, within = tensor((*outer, *points, channels), given), list(points)
+    *earlier, last = _filtered_axes(filterings)
+    for axis in earlier:
+        within[axis] = const(tile[axis])
+        made = tensor((*outer, *within, channels), partial(_filtered, made, len(outer) + axis, filterings[axis].output))
+
+    def leaving(index: Index) -> Expr:
+        (n, c, *d), places = index[: 2 + planes], index[2 + planes :]
+        tiles = (place // count for place, count in zip(places, tile, strict=True))
+        inner = (place % count for place, count in zip(places, tile, strict=True))
+        value = _filtered(made, len(outer) + last, filterings[last].output, (n, *d, *tiles, *inner, c))
         value = value >> const(shift, value.dtype) if shift else value
-        return value if bias is None else value + cast(bias[c], products.dtype)
+        return value if bias is None else value + cast(bias[c], dtype)
 
-    half = tensor((*outer, const(tile), points, channels), by_rows)
-    return tensor((outer[0], channels, *(const(extent) for extent in outputs)), by_columns)
+    return tensor((outer[0], channels, *(const(extent) for extent in outputs)), leaving)
+
+
+def _filterings(tile: Sequence[int], taps: Sequence[int]) -> list[Filtering]:
+    return [filtering(*counts) for counts in zip(tile, taps, strict=True)]
+
+
+def _filtered_axes(filterings: Sequence[Filtering]) -> list[int]:
+    """The dimensions with more than one point, or the last one."""
+    return [axis for axis, one in enumerate(filterings) if one.points > 1] or [len(filterings) - 1]
+
+
+def _filtered(source: Tensor, axis: int, matrix: Matrix, index: Index) -> Expr:
+    """``matrix`` times ``source`` along ``axis``, at ``index``."""
+    before, row, after = index[:axis], index[axis], index[axis + 1 :]
+    return _combination(matrix, row, lambda k: source[(*before, k, *after)], source.dtype)
 
 
 def _combination(matrix: Matrix, row: Expr, read: Callable[[Expr], Expr], dtype: DType) -> Expr:

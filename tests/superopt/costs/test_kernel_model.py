@@ -58,5 +58,6 @@ def test_a_filter_of_one_number_is_transformed_as_any_other() -> None:
     broadcast = np.broadcast_to(np.float32(0.7), shape)
     for group in (1, 2):
         np.testing.assert_array_equal(
-            transformed_filter(broadcast, 4, group), transformed_filter(np.full(shape, 0.7, np.float32), 4, group)
+            transformed_filter(broadcast, (4, 4), group),
+            transformed_filter(np.full(shape, 0.7, np.float32), (4, 4), group),
         )

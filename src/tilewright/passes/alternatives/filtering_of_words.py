@@ -14,7 +14,7 @@ from tilewright.base.dtypes import i8, i16, i32
 from tilewright.graph import Array, Node
 from tilewright.kernels.dot_products import product_of
 from tilewright.ops import Attribute
-from tilewright.ops.minimal_filtering import FILTERINGS
+from tilewright.ops.minimal_filtering import filtering
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.ops.winograd import SHIFT, filter_in_words
@@ -26,7 +26,7 @@ from tilewright.passes.blocks import Reads
 _BYTES = require("BlockedDotConvolution")
 _INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
 _PRODUCTS, _RESHAPE = require("WinogradProducts"), require("Reshape")
-_TILE = 2
+_FILTERINGS = (filtering(2, 3),) * 2
 _MOST_CHANNELS = (1 << 31) // ((1 << SHIFT) * 9 * 255 * 128)
 _LEAST_TILES = 32
 """For fewer, as those of 7 x 7 places, transformed filters would be most of a network's weights, and save little."""
@@ -50,8 +50,7 @@ FILTERING_OF_WORDS = FilteringOfWords()
 def _more_bytes(problem: Problem) -> int:
     """The growth of the filters."""
     filters, channels, *taps = problem.weight
-    points = FILTERINGS[_TILE].points ** 2
-    return filters * channels * (points * i16.itemsize - prod(taps) * i8.itemsize)
+    return filters * channels * (prod(problem.points) * i16.itemsize - prod(taps) * i8.itemsize)
 
 
 def _problem_of(node: Node, facts: Facts) -> Problem | None:
@@ -68,37 +67,29 @@ def _problem_of(node: Node, facts: Facts) -> Problem | None:
     moves = [entries_of(attributes.get(name), len(kernel), 1) for name in ("strides", "dilations")]
     pads = entries_of(attributes.get("pads"), 2 * len(kernel), 0)
     is_plain = all(move == 1 for entries in moves for move in entries)
-    taps = FILTERINGS[_TILE].taps
-    if kernel != [taps, taps] or not is_plain or min(pads) < 0 or channels > _MOST_CHANNELS:
+    if kernel != [one.taps for one in _FILTERINGS] or not is_plain or min(pads) < 0 or channels > _MOST_CHANNELS:
         return None
-    problem = Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2])
-    return problem if _tiles(problem) >= _LEAST_TILES else None
-
-
-def _tiles(problem: Problem) -> int:
-    """Those of all images: rows of a product."""
-    return problem.result[0] * prod(problem.grid(_TILE))
+    problem = Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2], _FILTERINGS)
+    return problem if problem.tiles >= _LEAST_TILES else None
 
 
 def _transformed(problem: Problem, node: Node, building: Building) -> None:
     """Adds the nodes that compute ``node`` in the transformed domain."""
     data, weight, around = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
-    points, grid, batch = FILTERINGS[_TILE].points, problem.grid(_TILE), problem.result[0]
-    rows, filters = _tiles(problem), problem.result[1]
-    tiles = building.add(_INPUT, [data, around], node, "tiles", problem.input_options(_TILE), Reads.BLOCKED)
-    shape: dict[str, Attribute] = {"shape": (points**2, 1, rows, 1, problem.data[1])}
+    points, rows, (batch, filters, *_) = problem.points, problem.tiles, problem.result
+    tiles = building.add(_INPUT, [data, around], node, "tiles", problem.input_options(), Reads.BLOCKED)
+    shape: dict[str, Attribute] = {"shape": (prod(points), 1, rows, 1, problem.data[1])}
     left = building.add(_RESHAPE, [tiles], node, "rows", shape)
     matrices = building.weight(weight, ("words", filters), partial(_in_words, filters))
     products = building.add(_PRODUCTS, [left, matrices], node, "products", {"step": rows})
-    shape = {"shape": (points, points, batch, *grid, filters)}
+    shape = {"shape": (*points, batch, *problem.grid, filters)}
     places = building.add(_RESHAPE, [products], node, "places", shape)
-    ending: dict[str, Attribute] = {"tile": _TILE, "outputs": problem.extents, "shift": SHIFT}
-    building.add(_OUTPUT, [places], node, "", ending, Reads.AS_THEY_ARE)
+    building.add(_OUTPUT, [places], node, "", problem.output_options() | {"shift": SHIFT}, Reads.AS_THEY_ARE)
 
 
 def _in_words(filters: int, packed: Array) -> Array:
     """``[F/lanes, C/width, 3, 3, width/2, lanes, 2]``, transformed: ``[points^2, 1, 1, C, filters]``."""
     strips, blocks, *kernel, parts, lanes, size = packed.shape
     plain = packed.transpose(0, 5, 1, 4, 6, 2, 3).reshape(strips * lanes, blocks * parts * size, *kernel)
-    return filter_in_words(plain[:filters], _TILE)
+    return filter_in_words(plain[:filters], [one.outputs for one in _FILTERINGS])

@@ -1,4 +1,5 @@
-"""Convolutions with filters of 3 x 3 or 2 x 2 taps by Winograd's minimal filtering, where it is estimated to be faster.
+"""Convolutions by Winograd's minimal filtering, where it is estimated to be faster: with 2 x 2 to 5 x 5 taps, or up to
+9 taps in one dimension.
 
 One node becomes three: the input transform, a matrix product for each point, and the output transform, which adds the
 bias and can be fused with an epilogue. Filters are transformed here, in float64. Convolutions of one image share the
@@ -7,7 +8,7 @@ input transform, if its tiles are the same.
 It is not a rewrite rule: a search over graphs sees the convolution.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -17,18 +18,20 @@ from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value
 from tilewright.ops import Attribute
-from tilewright.ops.minimal_filtering import FILTERINGS
+from tilewright.ops.minimal_filtering import Filtering, filtering, has_filtering
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
 from tilewright.ops.winograd import transformed_filter
 from tilewright.passes.alternatives.api import OTHER_TERMS, Building, Errors, Facts, FirstStep, Way
+from tilewright.passes.alternatives.dimensions import entries_of
 from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks
 from tilewright.target.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A convolution with strides and dilations of 1: ``[n, c, d..., y, x]``, with at most one ``d``."""
+    """A convolution with strides and dilations of 1, and how it is filtered: ``[n, c, d..., y, x]``, with at most one
+    ``d``, or ``[n, c, x]``."""
 
     data: tuple[int, ...]
     weight: tuple[int, ...]
@@ -36,50 +39,81 @@ class Problem:
     group: int
     pads: tuple[int, ...]
     """Padding before the data, in each dimension."""
+    filterings: tuple[Filtering, ...]
+    """Of the last dimensions."""
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """Outputs of a tile."""
+        return tuple(one.outputs for one in self.filterings)
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """Taps of the filter along the last dimensions."""
+        return tuple(one.taps for one in self.filterings)
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """Inputs of a tile, and number of its products."""
+        return tuple(one.points for one in self.filterings)
 
     @property
     def depth(self) -> int:
         """Taps of the filter along ``d``."""
-        return prod(self.weight[2:-2])
+        return prod(self.weight[2 : -len(self.filterings)])
 
     @property
     def extents(self) -> tuple[int, ...]:
         """Extents of the result."""
         return self.result[2:]
 
-    def grid(self, tile: int) -> tuple[int, ...]:
-        """Tiles along the last two dimensions."""
-        return tuple(-(-extent // tile) for extent in self.extents[-2:])
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Tiles along the last dimensions."""
+        return tuple(-(-extent // count) for extent, count in zip(self.extents[self._planes :], self.tile, strict=True))
 
+    @property
     def layers(self) -> tuple[int, ...]:
         """Extents of ``d`` in the transformed data."""
-        return tuple(extent + self.depth - 1 for extent in self.extents[:-2])
+        return tuple(extent + self.depth - 1 for extent in self.extents[: self._planes])
 
-    def more_bytes(self, tile: int) -> int:
-        """The relative growth of transformed filters."""
-        taps = prod(self.weight[-2:])
-        return (FILTERINGS[tile].points ** 2 - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
+    @property
+    def tiles(self) -> int:
+        """Those of all images, in one layer."""
+        return self.result[0] * prod(self.grid)
 
-    def cycles(self, tile: int, target: Target) -> float:
+    @property
+    def more_bytes(self) -> int:
+        """The growth of transformed filters."""
+        taps = prod(self.taps)
+        return (prod(self.points) - taps) * max(1, prod(self.weight) // taps) * f32.itemsize
+
+    def cycles(self, target: Target) -> float:
         """Cycles in the transformed domain."""
-        points = FILTERINGS[tile].points ** 2
-        leaving = points * self._tiles(tile) * prod(self.extents[:-2]) * self.result[1]
-        products = sum_cycles(leaving * prod(self.weight[1:-2]), points * prod(self.weight[:-2]), target)
+        points = prod(self.points)
+        leaving = points * self.tiles * prod(self.extents[: self._planes]) * self.result[1]
+        weights = points * prod(self.weight[: -len(self.filterings)])
+        products = sum_cycles(leaving * prod(self.weight[1 : -len(self.filterings)]), weights, target)
         products = max(products, _moving(leaving, target))  # few channels, so that storing takes longer than summing
         leaving_cycles = max(_transforming(leaving, target), _moving(leaving + prod(self.result), target))
-        return self.cycles_of_input(tile, target) + products + leaving_cycles
+        return self.cycles_of_input(target) + products + leaving_cycles
 
-    def cycles_of_input(self, tile: int, target: Target) -> float:
+    def cycles_of_input(self, target: Target) -> float:
         """Those of the transform of the data."""
-        points = FILTERINGS[tile].points ** 2
-        return _transforming(points * self._tiles(tile) * prod(self.layers()) * self.data[1], target)
+        return _transforming(prod(self.points) * self.tiles * prod(self.layers) * self.data[1], target)
 
-    def input_options(self, tile: int) -> dict[str, Attribute]:
+    def input_options(self) -> dict[str, Attribute]:
         """The attributes of the transform of the data: convolutions of one image for which they are equal share it."""
-        return {"tile": tile, "depth": self.depth, "pads": self.pads, "outputs": self.extents}
+        shape: dict[str, Attribute] = {"depth": self.depth, "pads": self.pads}
+        return self.output_options() | shape
 
-    def _tiles(self, tile: int) -> int:
-        return self.result[0] * prod(self.grid(tile))
+    def output_options(self) -> dict[str, Attribute]:
+        """Those of the transform of the results."""
+        return {"tile": self.tile, "taps": self.taps, "outputs": self.extents}
+
+    @property
+    def _planes(self) -> int:
+        return len(self.extents) - len(self.filterings)
 
 
 def _transforming(points: int, target: Target) -> float:
@@ -95,60 +129,70 @@ def _moving(elements: int, target: Target) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MinimalFiltering:
-    """With ``tile`` outputs at a time along each of the last two dimensions."""
+    """With ``outputs`` at a time along each dimension with several taps. ``errors``: None for those of the points."""
 
-    tile: int
-    errors: Errors
+    outputs: int
+    errors: Errors | None = None
 
     @property
     def name(self) -> str:
-        return f"F({self.tile}x{self.tile})"
+        return f"F({self.outputs})"
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
-        problem = _problem_of(node, facts.constants, FILTERINGS[self.tile].taps)
+        problem = _problem_of(node, facts.constants, self.outputs)
         if problem is None or (data := node.inputs[0]) is None:
             return
         blocked, target = can_be_blocked(node.outputs[0], facts.target), facts.target
-        cycles = problem.cycles(self.tile, target) * filled_blocks(node.outputs[0], facts.blocks)
+        cycles = problem.cycles(target) * filled_blocks(node.outputs[0], facts.blocks)
         reads = Reads.BLOCKED if can_be_blocked(data, target) else Reads.AS_THEY_ARE
-        make = partial(_transformed, problem, self.tile, reads)
-        kind = ("winograd", *problem.input_options(self.tile).items())
-        first = FirstStep(kind, problem.cycles_of_input(self.tile, target))
-        yield Way(self.name, cycles, blocked, reads, make, problem.more_bytes(self.tile), self.errors, first=first)
+        kind = ("winograd", *problem.input_options().items())
+        first, errors = FirstStep(kind, problem.cycles_of_input(target)), self.errors or _errors(problem)
+        name, make = f"F({'x'.join(map(str, problem.tile))})", partial(_transformed, problem, reads)
+        yield Way(name, cycles, blocked, reads, make, problem.more_bytes, errors, first=first)
 
 
-F2, F3 = MinimalFiltering(2, OTHER_TERMS), MinimalFiltering(3, OTHER_TERMS)
-F4 = MinimalFiltering(4, replace(OTHER_TERMS, estimated=1.25))
-"""Errors of the largest tile are about ten times as large, those of the others twice."""
+F2, F3, F4 = map(MinimalFiltering, (2, 3, 4))
 
 
-def _transformed(problem: Problem, tile: int, reads: Reads, node: Node, building: Building) -> None:
+def _errors(problem: Problem) -> Errors:
+    """Those of as many points: of six in both dimensions, and of ten in one, about ten times as large as a sum's."""
+    return _LARGE if max(problem.points) > _FEW_POINTS[sum(count > 1 for count in problem.points)] else OTHER_TERMS
+
+
+_LARGE = replace(OTHER_TERMS, estimated=1.25)
+_FEW_POINTS = (0, 8, 4)
+"""With so many in each of none, one and two dimensions, errors are at most three times as large."""
+_MOST_POINTS = (0, 10, 6)
+
+
+def _transformed(problem: Problem, reads: Reads, node: Node, building: Building) -> None:
     """Adds the nodes that compute ``node`` in the transformed domain."""
     data, weight, bias = (*node.inputs, None)[:3]
     assert data is not None and weight is not None, "a convolution has data and a weight"
-    points, grid = FILTERINGS[tile].points, problem.grid(tile)
+    points, grid = problem.points, problem.grid
     batch, filters = problem.result[:2]
     # Without depth, the tiles of all images are rows of the same products: each weight is read once.
     images, step = (batch, prod(grid)) if problem.depth > 1 else (1, prod(grid))
     shared, own = batch // images, problem.data[1] // problem.group
-    tiles = building.common(_INPUT, data, node, "tiles", problem.input_options(tile), reads)
-    shape = (points**2, images, shared * prod(problem.layers()) * step, problem.group, own)
+    tiles = building.common(_INPUT, data, node, "tiles", problem.input_options(), reads)
+    shape = (prod(points), images, shared * prod(problem.layers) * step, problem.group, own)
     rows = building.add(_RESHAPE, [tiles], node, "rows", {"shape": shape})
 
     def transform(array: Array) -> Array:
-        return transformed_filter(array, tile, problem.group)
+        return transformed_filter(array, problem.tile, problem.group)
 
-    matrices = building.weight(weight, ("winograd", tile, problem.group), transform)
+    matrices = building.weight(weight, ("winograd", problem.tile, problem.group), transform)
     products = building.add(_PRODUCTS, [rows, matrices], node, "products", {"step": step})
-    shape = (points, points, batch, *problem.extents[:-2], *grid, filters)
+    outer = problem.extents[: len(problem.extents) - len(grid)]
+    shape = (*points, batch, *outer, *grid, filters)
     places = building.add(_RESHAPE, [products], node, "places", {"shape": shape})
     inputs = [places, *([] if bias is None else [bias])]
-    building.add(_OUTPUT, inputs, node, "", {"tile": tile, "outputs": problem.extents}, Reads.AS_THEY_ARE)
+    building.add(_OUTPUT, inputs, node, "", problem.output_options(), Reads.AS_THEY_ARE)
 
 
-def _problem_of(node: Node, constants: Mapping[Value, Array], taps: int) -> Problem | None:
-    """The extents, if ``node`` is a supported convolution with ``taps`` taps."""
-    attributes: dict[str, object] = dict(node.attributes)
+def _problem_of(node: Node, constants: Mapping[Value, Array], outputs: int) -> Problem | None:
+    """The extents, if ``node`` is a supported convolution, with tiles of so many outputs."""
+    attributes = dict(node.attributes)
     if node.op != _CONVOLUTION or len(node.outputs) != 1 or node.outputs[0].dtype != f32:
         return None
     if node.inputs[1] not in constants:
@@ -158,21 +202,24 @@ def _problem_of(node: Node, constants: Mapping[Value, Array], taps: int) -> Prob
     if data is None or weight is None or result is None or prod(result) == 0:
         return None
     group = attributes.get("group", 1)
-    plain = all(_ones(attributes.get(name)) for name in ("strides", "dilations"))
-    if not plain or not isinstance(group, int) or len(weight) not in (4, 5) or weight[-2:] != (taps, taps):
+    moves = [entries_of(attributes.get(name), len(weight) - 2, 1) for name in ("strides", "dilations")]
+    if any(move != 1 for entries in moves for move in entries) or not isinstance(group, int) or len(weight) > 5:
         return None
-    return Problem(data, weight, result, group, _pads(node, len(data) - 2))
+    filterings = filterings_of(weight[2:][-2:], outputs)
+    pads = entries_of(attributes.get("pads"), 2 * (len(data) - 2), 0)[: len(data) - 2]
+    return None if filterings is None else Problem(data, weight, result, group, pads, filterings)
+
+
+def filterings_of(taps: Sequence[int], outputs: int) -> tuple[Filtering, ...] | None:
+    """Those with ``outputs`` along each dimension that has several ``taps``; None where there are none, or where errors
+    would be too large."""
+    counts = [(outputs if count > 1 else 1, count) for count in taps]
+    if not all(has_filtering(*count) for count in counts):
+        return None
+    found = tuple(filtering(*count) for count in counts)
+    most = _MOST_POINTS[sum(one.points > 1 for one in found)]
+    return found if 1 < max(one.points for one in found) <= most else None
 
 
 _CONVOLUTION, _RESHAPE, _PRODUCTS = require("Conv"), require("Reshape"), require("WinogradProducts")
 _INPUT, _OUTPUT = require("WinogradInput"), require("WinogradOutput")
-
-
-def _pads(node: Node, count: int) -> tuple[int, ...]:
-    """The zeros before the data."""
-    pads = dict(node.attributes).get("pads")
-    return tuple(int(str(pad)) for pad in pads[:count]) if isinstance(pads, tuple) and pads else (0,) * count
-
-
-def _ones(values: object) -> bool:
-    return values in (None, (1, 1), (1, 1, 1))

@@ -21,11 +21,10 @@ from tilewright.kernels.contraction import Extents
 from tilewright.kernels.nests import Nest, Tiles
 from tilewright.kernels.reductions import reduces_rows
 from tilewright.kernels.schedules import is_reduction
-from tilewright.kernels.transforms import first_stages
+from tilewright.kernels.transforms import transform_stages
 from tilewright.loops.ir import Block, Store
 from tilewright.loops.program import Program
-from tilewright.schedule.schedule import Schedule
-from tilewright.schedule.tree import all_blocks, buffers_read, buffers_written
+from tilewright.schedule.tree import all_blocks
 from tilewright.symbolic.domain import IterKind
 from tilewright.symbolic.expr import Read
 from tilewright.symbolic.traversal import free_vars, walk
@@ -67,7 +66,7 @@ def price(naive: Program, target: Target, weights: Collection[str] = (), rates: 
 
 
 def _busy(naive: Program, work: Work, target: Target, weights: Collection[str], rates: Rates) -> float:
-    stages = first_stages(Schedule(naive))
+    stages = transform_stages(naive)
     near, far = _traffic(work.bytes - _read(work, weights), target, rates)
     moving = near + far
     if stages:
@@ -164,15 +163,10 @@ def _recurrence_cycles(naive: Program, work: Work, target: Target, weights: Coll
     return max(products, steps * size / rate) / target.cores + arithmetic_cycles(beside, target)
 
 
-def _transform_cycles(naive: Program, stages: frozenset[str], target: Target) -> float:
-    """Cycles of a transform, by the values that its two stages compute."""
+def _transform_cycles(naive: Program, stages: Sequence[Block], target: Target) -> float:
+    """Cycles of a transform, by the values that its stages compute."""
     extents = Extents(naive.dims)
-    values = sum(
-        prod(map(extents.of, region.buffer.shape))
-        for block in all_blocks(naive.body)
-        if not stages.isdisjoint(buffer.name for buffer in buffers_written(block) | buffers_read(block))
-        for region in block.writes
-    )
+    values = sum(prod(map(extents.of, region.buffer.shape)) for block in stages for region in block.writes)
     return values / 2 / target.lanes(_WORD) * target.machine.transform_cycles
 
 
