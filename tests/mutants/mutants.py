@@ -3986,4 +3986,25 @@ MUTANTS = (
         "and (not _are_tiles",
         ("tests/passes/test_filtering_of_words.py::test_sums_are_complete_where_blocks_read_them",),
     ),
+    Mutant(
+        "filtering: the outputs of a tile are side by side where taps are apart",
+        "ops/winograd.py",
+        "(tiles, distance)[: 1 + (distance > 1)]",
+        "(distance, tiles)[: 1 + (distance > 1)]",
+        ("tests/ops/test_winograd.py::test_it_is_the_dilated_convolution_of_a_line",),
+    ),
+    Mutant(
+        "filtering: any number of points is permitted",
+        "passes/alternatives/minimal_filtering.py",
+        "_MOST_POINTS = (0, 10, 6)",
+        "_MOST_POINTS = (0, 10, 10)",
+        ("tests/ops/test_winograd.py::test_errors_limit_the_points",),
+    ),
+    Mutant(
+        "filtering: taps of a layer may be apart",
+        "passes/alternatives/minimal_filtering.py",
+        "max((*strides, *dilations[:-2])) > 1",
+        "max(strides) > 1",
+        ("tests/ops/test_winograd.py::test_other_convolutions_stay",),
+    ),
 )

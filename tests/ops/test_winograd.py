@@ -41,8 +41,8 @@ def convolution(
     depth: tuple[int, ...] = (),
     bias: bool = True,
     group: int = 1,
-    strides: tuple[int, ...] = (1, 1),
-    dilations: tuple[int, ...] = (1, 1),
+    strides: tuple[int, ...] = (),
+    dilations: tuple[int, ...] = (),
     taps: tuple[int, ...] = (3, 3),
 ) -> Graph:
     random = np.random.default_rng(size[0] + channels)
@@ -51,7 +51,7 @@ def convolution(
     if bias:
         known[value("b", filters)] = random.standard_normal(filters).astype(np.float32)
     x = value("x", batch, channels, *size)
-    across = {} if len(size) != 2 else {"strides": strides, "dilations": dilations}
+    across = {"strides": strides or (1,) * len(size), "dilations": dilations or (1,) * len(size)}
     conv = apply("Conv", [x, *known], "y", pads=pads, group=group, **across)
     relu = apply("Relu", conv.outputs, "z")
     return Graph("g", (x,), relu.outputs, (conv, relu), known)
@@ -186,8 +186,30 @@ def test_it_is_the_convolution_with_other_filters(tile: int, taps: tuple[int, ..
     check(convolution((9, 11), 16, 20, taps=taps), tile)
 
 
+@given(
+    st.sampled_from([2, 4]),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+    st.tuples(st.integers(9, 30), st.integers(9, 30)),
+    st.sampled_from([3, 16]),
+    st.sampled_from([5, 32]),
+    st.integers(0, 4),
+)
+@settings(max_examples=10)
+def test_it_is_the_dilated_convolution(
+    tile: int, dilations: tuple[int, int], size: tuple[int, int], channels: int, filters: int, pad: int
+) -> None:
+    check(convolution(size, channels, filters, pads=(pad, 1, 2, pad), dilations=dilations), tile)
+
+
+@pytest.mark.parametrize(("tile", "taps", "dilation"), [(4, 5, 3), (2, 9, 2), (4, 3, 16)])
+def test_it_is_the_dilated_convolution_of_a_line(tile: int, taps: int, dilation: int) -> None:
+    pad = dilation * (taps // 2)
+    check(convolution((41,), 16, 16, pads=(pad, pad), dilations=(dilation,), taps=(taps,)), tile)
+
+
 def test_it_is_the_convolution_of_layers_in_one_dimension() -> None:
     check(convolution((5, 3, 9), 16, 16, depth=(3,), pads=(1, 0, 2, 1, 0, 2), taps=(1, 5)), 4)
+    check(convolution((5, 3, 9), 16, 16, depth=(3,), pads=(1, 0, 2) * 2, taps=(1, 3), dilations=(1, 1, 2)), 4)
 
 
 FILTERINGS = [(m, r) for m in range(1, 11) for r in range(1, 11) if has_filtering(m, r)]
@@ -216,10 +238,12 @@ def test_it_stays_within_bounds() -> None:
     check(convolution((5, 4), 3, 17), 2, checked=True)
 
 
-@pytest.mark.parametrize("attributes", [{"strides": (2, 2)}, {"dilations": (2, 2)}], ids=str)
-def test_other_convolutions_stay(attributes: dict[str, tuple[int, ...]]) -> None:
-    graph = convolution((12, 12), 32, 32, **attributes)
-    assert steps(chosen(graph, alternatives=only(4))) == operators(graph.nodes)
+def test_other_convolutions_stay() -> None:
+    """Those with strides, or with dilations in a dimension that is not transformed."""
+    moved = convolution((12, 12), 32, 32, strides=(1, 2))
+    apart = convolution((8, 12, 12), 32, 32, depth=(3,), pads=(1,) * 6, dilations=(2, 1, 1))
+    for graph in (moved, apart):
+        assert steps(chosen(graph, alternatives=only(2))) == operators(graph.nodes)
 
 
 def siblings(*pads: tuple[int, int, int, int]) -> Graph:

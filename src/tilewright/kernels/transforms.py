@@ -5,6 +5,7 @@ the value of an axis (``select(a < 1, ..., select(a < 2, ...))``). Unrolled, the
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tilewright.kernels.schedules import is_reduction, ref
 from tilewright.loops.ir import Block, Store
@@ -41,10 +42,8 @@ def chooses_each(block: Block, axes: Sequence[IterVar]) -> bool:
     for node in walk(block.body.value):
         match node:
             case Select(Binary(BinaryOp.LT, value, Const(int(bound)))):
-                for variable, factor in _choosing(value, {*extents}).items():
-                    extent = extents[variable]
-                    count = factor or (extent.value if isinstance(extent, Const) else 0)
-                    bounds.setdefault((variable, int(count)), set()).add(bound)
+                for variable, choice in _choosing(value, {*extents}).items():
+                    bounds.setdefault((variable, choice.values(extents[variable])), set()).add(bound)
             case _:
                 pass
     return any(count > 1 and found.issuperset(range(1, count)) for (_, count), found in bounds.items())
@@ -66,12 +65,12 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
     for variable in others:
         if variable not in choices:
             outer.append(loops[variable])
-        elif (factor := choices[variable]) is None:
+        elif not (choice := choices[variable]).sizes:
             inner.append(loops[variable])
         else:
-            whole, part = s.split(loops[variable], (None, factor))
-            outer.append(whole)
-            inner.append(part)
+            parts = [*s.split(loops[variable], (None, *choice.sizes))]
+            inner.append(parts.pop(0 if choice.count is None else 1))
+            outer += parts
     block, vector = s.split(loops[last], (None, lanes))
     s.reorder(*outer, block, *inner, vector)
     for first in before:
@@ -95,23 +94,43 @@ def _put_in_registers(s: Schedule, first: BlockRef, block: LoopRef) -> None:
     s.vectorize(vector)
 
 
-def _choices(block: Block) -> dict[Var, int | None]:
-    """The axes whose value selects the computation; with a number: only its remainder does."""
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """How an axis selects the computation: by its value, or, with a ``count``, by its remainder; by the ``distance``-th
+    part of it, if that is not 1."""
+
+    count: int | None = None
+    distance: int = 1
+
+    def values(self, extent: Expr) -> int:
+        """How many there are to choose by; 0 if that is not known."""
+        known = int(extent.value) if isinstance(extent, Const) else 0
+        return self.count or -(-known // self.distance)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Those of the inner loops of the axis."""
+        counts = () if self.count is None else (self.count,)
+        return (*counts, self.distance) if self.distance > 1 else counts
+
+
+def _choices(block: Block) -> dict[Var, _Choice]:
+    """The axes whose value selects the computation."""
     if is_reduction(block) or not isinstance(block.body, Store):
         return {}
     axes = {axis.var for axis in block.axes}
-    found: dict[Var, int | None] = {}
+    found: dict[Var, _Choice] = {}
     for node in walk(block.body.value):
         if isinstance(node, Select):
             found.update(_compared(node.condition, axes))
     return found
 
 
-def _passed_on(first: Block, result: Block) -> dict[Var, int | None]:
+def _passed_on(first: Block, result: Block) -> dict[Var, _Choice]:
     """The axes of ``result`` by which the first stage selects its inputs."""
     assert isinstance(first.body, Store) and isinstance(result.body, Store), "stages store one value"
     chosen = [position for position, axis in enumerate(first.axes) if axis.var in _choices(first)]
-    found: dict[Var, int | None] = {}
+    found: dict[Var, _Choice] = {}
     for node in walk(result.body.value):
         if isinstance(node, Read) and node.source == first.body.buffer:
             for position in chosen:
@@ -119,7 +138,7 @@ def _passed_on(first: Block, result: Block) -> dict[Var, int | None]:
     return found
 
 
-def _compared(condition: Expr, axes: set[Var]) -> dict[Var, int | None]:
+def _compared(condition: Expr, axes: set[Var]) -> dict[Var, _Choice]:
     match condition:
         case Binary(BinaryOp.LT, value, Const()):
             return _choosing(value, axes)
@@ -127,11 +146,13 @@ def _compared(condition: Expr, axes: set[Var]) -> dict[Var, int | None]:
             return {}
 
 
-def _choosing(value: Expr, axes: set[Var]) -> dict[Var, int | None]:
+def _choosing(value: Expr, axes: set[Var]) -> dict[Var, _Choice]:
     match value:
         case Var() if value in axes:
-            return {value: None}
-        case Binary(BinaryOp.MOD, Var() as variable, Const(int(factor))) if variable in axes:
-            return {variable: factor}
+            return {value: _Choice()}
+        case Binary(BinaryOp.FLOORDIV, Var() as variable, Const(int(distance))) if variable in axes:
+            return {variable: _Choice(None, distance)}
+        case Binary(BinaryOp.MOD, step, Const(int(count))):
+            return {variable: _Choice(count, each.distance) for variable, each in _choosing(step, axes).items()}
         case _:
             return {}

@@ -6,7 +6,7 @@ The products of all tiles are matrix products over the channels, one for each po
 over the filter's taps within the products.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -64,16 +64,18 @@ def winograd_input(
     *,
     tile: Sequence[int],
     taps: Sequence[int],
+    dilations: Sequence[int],
     depth: int,
     pads: Sequence[int],
     outputs: Sequence[int],
 ) -> Tensor:
     """``B^T d B`` of all tiles of ``x: [n, c, d..., y, x]``, padded with ``around`` (default 0): ``[p, p, n, d...,
-    tile y, tile x, c]``; of ``[n, c, x]``, where ``tile`` has one number: ``[p, n, tile x, c]``.
+    tile y, tile x, c]``; of ``[n, c, x]``, where ``tile`` has one number: ``[p, n, tile x, c]``. A dilation makes two
+    dimensions of that of the tiles: ``[..., tile x, first x, c]``.
 
-    ``tile``, ``taps``: outputs of a tile, and taps of the filter, in each of the last dimensions; ``depth``: taps along
-    ``d``, at most one dimension; ``pads``: padding before the data, ``outputs``: extents of the convolution's result,
-    in each dimension.
+    ``tile``, ``taps``: outputs of a tile, and taps of the filter, in each of the last dimensions; ``dilations``: the
+    distances of these taps, and so of the outputs of a tile; ``depth``: taps along ``d``, at most one dimension;
+    ``pads``: padding before the data, ``outputs``: extents of the convolution's result, in each dimension.
     """
     filterings = _filterings(tile, taps)
     planes = x.ndim - 2 - len(tile)
@@ -82,13 +84,13 @@ def winograd_input(
     batch, channels, *extents = x.shape
     filling = const(0, x.dtype) if around is None else around[(ZERO,) * around.ndim]
     layers = tuple(const(extent + depth - 1) for extent in outputs[:planes])
-    grid = tuple(const(-(-extent // count)) for extent, count in zip(outputs[planes:], tile, strict=True))
+    grid = tuple(map(const, tiles_along(outputs[planes:], tile, dilations)))
     outer, points = (batch, *layers, *grid), tuple(const(one.points) for one in filterings)
 
     def place(index: Index) -> Expr:
         (n, *d), tiles = index[: 1 + planes], index[1 + planes : len(outer)]
         *within, c = index[len(outer) :]
-        inner = (t * count + i for t, count, i in zip(tiles, tile, within, strict=True))
+        inner = _places(tiles, within, tile, dilations)
         at = [position - pad for position, pad in zip((*d, *inner), pads, strict=True)]
         inside: Expr = TRUE
         for position, extent in zip(at, extents, strict=True):
@@ -132,17 +134,18 @@ def winograd_output(
     *,
     tile: Sequence[int],
     taps: Sequence[int],
+    dilations: Sequence[int],
     outputs: Sequence[int],
     shift: int = 0,
 ) -> Tensor:
     """``A^T m A`` of all tiles, ``+ bias[c]``: ``[n, c, d..., y, x]`` from ``[p, p, n, d..., tile y, tile x, c]``.
 
-    ``tile``, ``taps``, ``outputs``: as of ``WinogradInput``; ``shift``: of integers, to the right, before the bias is
-    added.
+    ``tile``, ``taps``, ``dilations``, ``outputs``: as of ``WinogradInput``; ``shift``: of integers, to the right,
+    before the bias is added.
     """
     filterings, axes = _filterings(tile, taps), len(tile)
     points, outer, channels = products.shape[:axes], products.shape[axes:-1], products.shape[-1]
-    planes, dtype = len(outer) - 1 - axes, products.dtype
+    planes, dtype = len(outputs) - axes, products.dtype
 
     def given(index: Index) -> Expr:
         return products[(*index[len(outer) : -1], *index[: len(outer)], index[-1])]
@@ -155,13 +158,41 @@ def winograd_output(
 
     def leaving(index: Index) -> Expr:
         (n, c, *d), places = index[: 2 + planes], index[2 + planes :]
-        tiles = (place // count for place, count in zip(places, tile, strict=True))
-        inner = (place % count for place, count in zip(places, tile, strict=True))
+        tiles, inner = _tiles_of(places, tile, dilations)
         value = _filtered(made, len(outer) + last, filterings[last].output, (n, *d, *tiles, *inner, c))
         value = value >> const(shift, value.dtype) if shift else value
         return value if bias is None else value + cast(bias[c], dtype)
 
     return tensor((outer[0], channels, *(const(extent) for extent in outputs)), leaving)
+
+
+def tiles_along(extents: Sequence[int], tile: Sequence[int], dilations: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of tiles in each dimension, and of the first outputs of tiles that alternate, where the outputs of a
+    tile are apart."""
+    counts = zip(extents, tile, dilations, strict=True)
+    pairs = ((-(-extent // (distance * count)), distance) for extent, count, distance in counts)
+    return tuple(number for tiles, distance in pairs for number in (tiles, distance)[: 1 + (distance > 1)])
+
+
+def _places(
+    tiles: Sequence[Expr], within: Sequence[Expr], tile: Sequence[int], dilations: Sequence[int]
+) -> Iterator[Expr]:
+    """Where an element of a tile is."""
+    left = iter(tiles)
+    for count, distance, number in zip(tile, dilations, within, strict=True):
+        step = next(left) * count + number
+        yield step if distance == 1 else step * distance + next(left)
+
+
+def _tiles_of(places: Index, tile: Sequence[int], dilations: Sequence[int]) -> tuple[Index, Index]:
+    """The tile of an output, and its place there."""
+    tiles: list[Expr] = []
+    inner: list[Expr] = []
+    for place, count, distance in zip(places, tile, dilations, strict=True):
+        step = place if distance == 1 else place // distance
+        tiles += [step // count] if distance == 1 else [step // count, place % distance]
+        inner.append(step % count)
+    return tuple(tiles), tuple(inner)
 
 
 def _filterings(tile: Sequence[int], taps: Sequence[int]) -> list[Filtering]:

@@ -69,7 +69,7 @@ def _problem_of(node: Node, facts: Facts) -> Problem | None:
     is_plain = all(move == 1 for entries in moves for move in entries)
     if kernel != [one.taps for one in _FILTERINGS] or not is_plain or min(pads) < 0 or channels > _MOST_CHANNELS:
         return None
-    problem = Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2], _FILTERINGS)
+    problem = Problem(extents, (strips * lanes, channels, *kernel), result, 1, pads[:2], _FILTERINGS, (1, 1))
     return problem if problem.tiles >= _LEAST_TILES else None
 
 

@@ -21,7 +21,7 @@ from tilewright.ops import Attribute
 from tilewright.ops.minimal_filtering import Filtering, filtering, has_filtering
 from tilewright.ops.operator import require
 from tilewright.ops.shapes import static
-from tilewright.ops.winograd import transformed_filter
+from tilewright.ops.winograd import tiles_along, transformed_filter
 from tilewright.passes.alternatives.api import OTHER_TERMS, Building, Errors, Facts, FirstStep, Way
 from tilewright.passes.alternatives.dimensions import entries_of
 from tilewright.passes.blocks import Reads, can_be_blocked, filled_blocks
@@ -30,8 +30,8 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A convolution with strides and dilations of 1, and how it is filtered: ``[n, c, d..., y, x]``, with at most one
-    ``d``, or ``[n, c, x]``."""
+    """A convolution with strides of 1, and how it is filtered: ``[n, c, d..., y, x]``, with at most one ``d``, or
+    ``[n, c, x]``."""
 
     data: tuple[int, ...]
     weight: tuple[int, ...]
@@ -41,6 +41,8 @@ class Problem:
     """Padding before the data, in each dimension."""
     filterings: tuple[Filtering, ...]
     """Of the last dimensions."""
+    dilations: tuple[int, ...]
+    """In these."""
 
     @property
     def tile(self) -> tuple[int, ...]:
@@ -69,8 +71,8 @@ class Problem:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Tiles along the last dimensions."""
-        return tuple(-(-extent // count) for extent, count in zip(self.extents[self._planes :], self.tile, strict=True))
+        """Tiles along the last dimensions (``tiles_along``)."""
+        return tiles_along(self.extents[self._planes :], self.tile, self.dilations)
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -109,7 +111,8 @@ class Problem:
 
     def output_options(self) -> dict[str, Attribute]:
         """Those of the transform of the results."""
-        return {"tile": self.tile, "taps": self.taps, "outputs": self.extents}
+        shape = {"tile": self.tile, "taps": self.taps, "dilations": self.dilations, "outputs": self.extents}
+        return dict[str, Attribute](shape)
 
     @property
     def _planes(self) -> int:
@@ -183,7 +186,7 @@ def _transformed(problem: Problem, reads: Reads, node: Node, building: Building)
 
     matrices = building.weight(weight, ("winograd", problem.tile, problem.group), transform)
     products = building.add(_PRODUCTS, [rows, matrices], node, "products", {"step": step})
-    outer = problem.extents[: len(problem.extents) - len(grid)]
+    outer = problem.extents[: len(problem.extents) - len(points)]
     shape = (*points, batch, *outer, *grid, filters)
     places = building.add(_RESHAPE, [products], node, "places", {"shape": shape})
     inputs = [places, *([] if bias is None else [bias])]
@@ -202,12 +205,13 @@ def _problem_of(node: Node, constants: Mapping[Value, Array], outputs: int) -> P
     if data is None or weight is None or result is None or prod(result) == 0:
         return None
     group = attributes.get("group", 1)
-    moves = [entries_of(attributes.get(name), len(weight) - 2, 1) for name in ("strides", "dilations")]
-    if any(move != 1 for entries in moves for move in entries) or not isinstance(group, int) or len(weight) > 5:
+    spatial = len(weight) - 2
+    strides, dilations = (entries_of(attributes.get(name), spatial, 1) for name in ("strides", "dilations"))
+    if max((*strides, *dilations[:-2])) > 1 or not isinstance(group, int) or len(weight) > 5:
         return None
     filterings = filterings_of(weight[2:][-2:], outputs)
-    pads = entries_of(attributes.get("pads"), 2 * (len(data) - 2), 0)[: len(data) - 2]
-    return None if filterings is None else Problem(data, weight, result, group, pads, filterings)
+    pads = entries_of(attributes.get("pads"), 2 * spatial, 0)[:spatial]
+    return None if filterings is None else Problem(data, weight, result, group, pads, filterings, dilations[-2:])
 
 
 def filterings_of(taps: Sequence[int], outputs: int) -> tuple[Filtering, ...] | None:
