@@ -19,12 +19,18 @@ _LANES = 16
 
 
 def look_period(loop: Loop) -> int | None:
-    """The interval of checks of a serial loop: 1 each iteration, 4 every fourth (a power of two), None no checks."""
+    """The interval of checks of a serial loop: 1 each iteration, 4 every fourth (a power of two), None no checks.
+
+    A loop that is over soon has none, but those around it: a check in a loop over a reduction would have the sums leave
+    the registers.
+    """
     stores = _stores(loop.body, POLLED_STORES)
+    if isinstance(loop.extent, Const) and _stores(loop, _LONG) < _LONG:
+        return None
     if stores >= POLLED_STORES:
         return 1
-    turns, least = (int(loop.extent.value), _LONG) if isinstance(loop.extent, Const) else (1, _BUSY)
-    return 1 << (-(-POLLED_STORES // stores) - 1).bit_length() if turns * stores >= least else None
+    is_busy = isinstance(loop.extent, Const) or stores >= _BUSY
+    return 1 << (-(-POLLED_STORES // stores) - 1).bit_length() if stores and is_busy else None
 
 
 def _stores(stmt: Stmt, enough: int) -> int:
