@@ -318,7 +318,13 @@ def test_the_error_names_node_and_operator() -> None:
 def test_what_has_no_form_is_an_error(name: str) -> None:
     panels = [(4, 3, 64), (4, 2), (4, 2), (1, 8, 16, 4), (1, 2, 16), (1, 2, 16)]
     narrow = [(4, 16), (2, 8, 16), (2, 1, 16), ()]
-    winograd: dict[str, object] = {"tile": (2, 2), "taps": (3, 3), "dilations": (1, 1), "outputs": (6, 6)}
+    winograd: dict[str, object] = {
+        "tile": (2, 2),
+        "taps": (3, 3),
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "outputs": (6, 6),
+    }
     row_window = {"filters": 10, "places": 3, "step": 4, "strides": (1,), "dilations": (1,)}
     window = {"filters": 16, "strides": (1, 1), "pads": (1, 1, 1, 1), "dilations": (1, 1)}
     feeds = {

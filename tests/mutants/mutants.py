@@ -4003,8 +4003,15 @@ MUTANTS = (
     Mutant(
         "filtering: taps of a layer may be apart",
         "passes/alternatives/minimal_filtering.py",
-        "max((*strides, *dilations[:-2])) > 1",
-        "max(strides) > 1",
+        "max((1, *strides[:-2], *dilations[:-2])) > 1",
+        "max((1, *strides[:-2])) > 1",
         ("tests/ops/test_winograd.py::test_other_convolutions_stay",),
+    ),
+    Mutant(
+        "filtering: a phase of a stride has the taps of another",
+        "ops/minimal_filtering.py",
+        "weight[rows, start::stride]",
+        "weight[rows, stride - 1 - start :: stride][:, : phase.taps]",
+        ("tests/ops/test_winograd.py::test_it_is_the_convolution_of_a_line_with_strides",),
     ),
 )

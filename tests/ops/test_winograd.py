@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -201,6 +202,33 @@ def test_it_is_the_dilated_convolution(
     check(convolution(size, channels, filters, pads=(pad, 1, 2, pad), dilations=dilations), tile)
 
 
+@given(
+    st.sampled_from([(2, (3, 3)), (3, (3, 3)), (2, (4, 4)), (3, (4, 4)), (2, (5, 5)), (2, (3, 5))]),
+    st.sampled_from([(2, 2), (1, 2), (2, 1)]),
+    st.tuples(st.integers(5, 20), st.integers(5, 20)),
+    st.sampled_from([3, 16]),
+    st.sampled_from([5, 32]),
+    st.tuples(*[st.integers(0, 2)] * 4),
+)
+@settings(max_examples=10)
+def test_it_is_the_convolution_with_strides(
+    tiles: tuple[int, tuple[int, int]],
+    strides: tuple[int, int],
+    size: tuple[int, int],
+    channels: int,
+    filters: int,
+    pads: tuple[int, ...],
+) -> None:
+    tile, taps = tiles
+    if filterings_of(taps, strides, tile) is not None:
+        check(convolution(size, channels, filters, pads=pads, strides=strides, taps=taps), tile)
+
+
+@pytest.mark.parametrize(("tile", "taps", "stride"), [(3, 3, 2), (2, 5, 2), (3, 4, 2), (3, 6, 3), (2, 8, 3)])
+def test_it_is_the_convolution_of_a_line_with_strides(tile: int, taps: int, stride: int) -> None:
+    check(convolution((41,), 16, 16, pads=(2, 1), strides=(stride,), taps=(taps,)), tile)
+
+
 @pytest.mark.parametrize(("tile", "taps", "dilation"), [(4, 5, 3), (2, 9, 2), (4, 3, 16)])
 def test_it_is_the_dilated_convolution_of_a_line(tile: int, taps: int, dilation: int) -> None:
     pad = dilation * (taps // 2)
@@ -212,25 +240,28 @@ def test_it_is_the_convolution_of_layers_in_one_dimension() -> None:
     check(convolution((5, 3, 9), 16, 16, depth=(3,), pads=(1, 0, 2) * 2, taps=(1, 3), dilations=(1, 1, 2)), 4)
 
 
-FILTERINGS = [(m, r) for m in range(1, 11) for r in range(1, 11) if has_filtering(m, r)]
+COUNTS = product(range(1, 11), range(1, 11), range(1, 4))
+FILTERINGS = [counts for counts in COUNTS if has_filtering(*counts)]
 
 
-@pytest.mark.parametrize(("outputs", "taps"), FILTERINGS, ids=str)
-def test_matrices_are_the_convolution(outputs: int, taps: int) -> None:
+@pytest.mark.parametrize(("outputs", "taps", "stride"), FILTERINGS, ids=str)
+def test_matrices_are_the_convolution(outputs: int, taps: int, stride: int) -> None:
     """In float64, where only the points' distances make errors."""
-    one, random = filtering(outputs, taps), np.random.default_rng(outputs)
-    data, weight = random.standard_normal(one.points), random.standard_normal(taps)
+    one, random = filtering(outputs, taps, stride), np.random.default_rng(outputs)
+    data, weight = random.standard_normal((outputs - 1) * stride + taps), random.standard_normal(taps)
     found = one.output @ ((one.filter @ weight) * (one.input @ data))
-    np.testing.assert_allclose(found, np.correlate(data, weight, "valid"), atol=1e-12)
+    np.testing.assert_allclose(found, np.correlate(data, weight, "valid")[::stride], atol=1e-12)
 
 
 def test_errors_limit_the_points() -> None:
-    """Ten in one dimension, six in both."""
-    assert [filterings_of(taps, 2) is None for taps in ((5, 5), (7, 7), (1, 9), (9,), (11,), (1, 1))] == [
-        *(False, True, False, False, True, True)
-    ]
-    with pytest.raises(BadProgram, match="no minimal filtering of 5 outputs and 3 taps"):
-        filtering(5, 3)
+    """Ten in one dimension, six in both; and of 64 products at most."""
+    assert [
+        filterings_of(taps, (1, 1)[: len(taps)], 2) is None for taps in ((5, 5), (7, 7), (1, 9), (9,), (11,), (1, 1))
+    ] == [*(False, True, False, False, True, True)]
+    assert filterings_of((3, 3), (2, 2), 3) is not None
+    assert filterings_of((5, 5), (2, 2), 4) is None
+    with pytest.raises(BadProgram, match="no minimal filtering of 5 outputs and 4 taps with a stride of 1"):
+        filtering(5, 4)
 
 
 def test_it_stays_within_bounds() -> None:
@@ -239,10 +270,14 @@ def test_it_stays_within_bounds() -> None:
 
 
 def test_other_convolutions_stay() -> None:
-    """Those with strides, or with dilations in a dimension that is not transformed."""
-    moved = convolution((12, 12), 32, 32, strides=(1, 2))
-    apart = convolution((8, 12, 12), 32, 32, depth=(3,), pads=(1,) * 6, dilations=(2, 1, 1))
-    for graph in (moved, apart):
+    """Those whose strides leave one tap of each phase, and those with strides, too, where taps are apart."""
+    whole: dict[str, tuple[int, ...]] = {"depth": (3,), "pads": (1,) * 6}
+    for graph in (
+        convolution((12, 12), 32, 32, strides=(3, 3)),
+        convolution((12, 12), 32, 32, strides=(1, 2), dilations=(1, 2)),
+        convolution((8, 12, 12), 32, 32, **whole, dilations=(2, 1, 1)),
+        convolution((8, 12, 12), 32, 32, **whole, strides=(2, 1, 1)),
+    ):
         assert steps(chosen(graph, alternatives=only(2))) == operators(graph.nodes)
 
 

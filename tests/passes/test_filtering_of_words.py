@@ -132,7 +132,15 @@ def test_a_limit_of_memory_is_kept() -> None:
 
 def test_a_transform_costs_its_vectors() -> None:
     """Its choices are made while compiling: a pass that evaluates them would take several times as long."""
-    options = {"tile": (2, 2), "taps": (3, 3), "dilations": (1, 1), "depth": 1, "pads": (1, 1), "outputs": (28, 28)}
+    options = {
+        "tile": (2, 2),
+        "taps": (3, 3),
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "depth": 1,
+        "pads": (1, 1),
+        "outputs": (28, 28),
+    }
     program = lower(require("WinogradInput").apply([placeholder((1, 64, 28, 28), i16, "x")], options)[0])
     vectors = 16 * 14 * 14 * 64 / 16
     found = kernel_cycles(program, ZEN3)

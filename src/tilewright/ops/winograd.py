@@ -23,18 +23,20 @@ from tilewright.tensor import build as te
 from tilewright.tensor.ir import Reduction, Tensor
 
 
-def transformed_filter(weight: Array, tile: Sequence[int], group: int) -> NDArray[np.float32]:
+def transformed_filter(
+    weight: Array, tile: Sequence[int], group: int, strides: Sequence[int] = (1, 1)
+) -> NDArray[np.float32]:
     """``G g G^T`` of filters ``[co, ci, d..., y, x]``, or ``G g`` of ``[co, ci, x]``, as ``WinogradProducts`` reads it:
-    ``[points, d, group, ci, co]``, ``co`` within a group. ``tile``: its outputs in each of the last dimensions.
+    ``[points, d, group, ci, co]``, ``co`` within a group. ``tile``, ``strides``: outputs and strides in the last
+    dimensions.
 
     It is computed in float64, of some channels at a time: of all, that would take several times the result.
     """
     filters, channels = weight.shape[:2]
     if not any(weight.strides) and weight.size > 1:  # one number, broadcast: all filters are equal
-        one = transformed_filter(np.array(weight[:1, :1]), tile, 1)
+        one = transformed_filter(np.array(weight[:1, :1]), tile, 1, strides)
         return np.broadcast_to(one, (*one.shape[:2], group, channels, filters // group))
-    taps = weight.shape[-len(tile) :]
-    matrices = [filtering(outputs, count).filter for outputs, count in zip(tile, taps, strict=True)]
+    matrices = [one.filter for one in _filterings(tile, weight.shape[-len(tile) :], strides[: len(tile)])]
     down, across = matrices if len(matrices) == 2 else (np.ones((1, 1)), *matrices)
     planes = weight.reshape(group, filters // group, channels, -1, down.shape[1], across.shape[1])
     result = np.empty((len(down) * len(across), planes.shape[3], group, channels, filters // group), np.float32)
@@ -64,6 +66,7 @@ def winograd_input(
     *,
     tile: Sequence[int],
     taps: Sequence[int],
+    strides: Sequence[int],
     dilations: Sequence[int],
     depth: int,
     pads: Sequence[int],
@@ -73,12 +76,13 @@ def winograd_input(
     tile y, tile x, c]``; of ``[n, c, x]``, where ``tile`` has one number: ``[p, n, tile x, c]``. A dilation makes two
     dimensions of that of the tiles: ``[..., tile x, first x, c]``.
 
-    ``tile``, ``taps``: outputs of a tile, and taps of the filter, in each of the last dimensions; ``dilations``: the
-    distances of these taps, and so of the outputs of a tile; ``depth``: taps along ``d``, at most one dimension;
-    ``pads``: padding before the data, ``outputs``: extents of the convolution's result, in each dimension.
+    ``tile``, ``taps``, ``strides``: outputs of a tile, taps of the filter, and strides, in each of the last dimensions;
+    ``dilations``: the distances of these taps, and so of the outputs of a tile, where the stride is 1; ``depth``: taps
+    along ``d``, at most one dimension; ``pads``: padding before the data, ``outputs``: extents of the convolution's
+    result, in each dimension.
     """
-    filterings = _filterings(tile, taps)
-    planes = x.ndim - 2 - len(tile)
+    filterings = _filterings(tile, taps, strides)
+    planes, moves = x.ndim - 2 - len(tile), [count * stride for count, stride in zip(tile, strides, strict=True)]
     if planes not in (0, 1) or len(pads) != x.ndim - 2 or len(outputs) != x.ndim - 2:
         raise BadProgram(f"WinogradInput of {x}: only convolutions in one to three dimensions have it")
     batch, channels, *extents = x.shape
@@ -90,7 +94,7 @@ def winograd_input(
     def place(index: Index) -> Expr:
         (n, *d), tiles = index[: 1 + planes], index[1 + planes : len(outer)]
         *within, c = index[len(outer) :]
-        inner = _places(tiles, within, tile, dilations)
+        inner = _places(tiles, within, moves, dilations)
         at = [position - pad for position, pad in zip((*d, *inner), pads, strict=True)]
         inside: Expr = TRUE
         for position, extent in zip(at, extents, strict=True):
@@ -134,16 +138,17 @@ def winograd_output(
     *,
     tile: Sequence[int],
     taps: Sequence[int],
+    strides: Sequence[int],
     dilations: Sequence[int],
     outputs: Sequence[int],
     shift: int = 0,
 ) -> Tensor:
     """``A^T m A`` of all tiles, ``+ bias[c]``: ``[n, c, d..., y, x]`` from ``[p, p, n, d..., tile y, tile x, c]``.
 
-    ``tile``, ``taps``, ``dilations``, ``outputs``: as of ``WinogradInput``; ``shift``: of integers, to the right,
-    before the bias is added.
+    ``tile``, ``taps``, ``strides``, ``dilations``, ``outputs``: as of ``WinogradInput``; ``shift``: of integers, to the
+    right, before the bias is added.
     """
-    filterings, axes = _filterings(tile, taps), len(tile)
+    filterings, axes = _filterings(tile, taps, strides), len(tile)
     points, outer, channels = products.shape[:axes], products.shape[axes:-1], products.shape[-1]
     planes, dtype = len(outputs) - axes, products.dtype
 
@@ -175,12 +180,12 @@ def tiles_along(extents: Sequence[int], tile: Sequence[int], dilations: Sequence
 
 
 def _places(
-    tiles: Sequence[Expr], within: Sequence[Expr], tile: Sequence[int], dilations: Sequence[int]
+    tiles: Sequence[Expr], within: Sequence[Expr], moves: Sequence[int], dilations: Sequence[int]
 ) -> Iterator[Expr]:
-    """Where an element of a tile is."""
+    """Where an element of a tile is. ``moves``: from tile to tile."""
     left = iter(tiles)
-    for count, distance, number in zip(tile, dilations, within, strict=True):
-        step = next(left) * count + number
+    for move, distance, number in zip(moves, dilations, within, strict=True):
+        step = next(left) * move + number
         yield step if distance == 1 else step * distance + next(left)
 
 
@@ -195,8 +200,8 @@ def _tiles_of(places: Index, tile: Sequence[int], dilations: Sequence[int]) -> t
     return tuple(tiles), tuple(inner)
 
 
-def _filterings(tile: Sequence[int], taps: Sequence[int]) -> list[Filtering]:
-    return [filtering(*counts) for counts in zip(tile, taps, strict=True)]
+def _filterings(tile: Sequence[int], taps: Sequence[int], strides: Sequence[int]) -> list[Filtering]:
+    return [filtering(*counts) for counts in zip(tile, taps, strides, strict=True)]
 
 
 def _filtered_axes(filterings: Sequence[Filtering]) -> list[int]:

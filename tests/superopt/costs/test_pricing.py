@@ -26,7 +26,15 @@ ALONE = replace(TARGET, cores=1)
 def test_a_transform_costs_what_it_computes_in_registers() -> None:
     """All sums that its naive program could choose are many times as many as those that it does choose."""
     x = placeholder(tuple(map(const, (1, 64, 56, 56))), name="x")
-    options = {"tile": (4, 4), "taps": (3, 3), "dilations": (1, 1), "depth": 1, "pads": (1, 1), "outputs": (56, 56)}
+    options = {
+        "tile": (4, 4),
+        "taps": (3, 3),
+        "strides": (1, 1),
+        "dilations": (1, 1),
+        "depth": 1,
+        "pads": (1, 1),
+        "outputs": (56, 56),
+    }
     program = lower(require("WinogradInput").apply([x], options), inputs=[x], trusted=True)
     points, places, machine = 36 * 14 * 14 * 64, 64 * 56 * 56, ALONE.machine
     half = ALONE.l2_bytes / 2
@@ -38,7 +46,7 @@ def test_a_transform_costs_what_it_computes_in_registers() -> None:
 def test_a_transform_back_computes_fewer_values() -> None:
     """4 x 6 and 4 x 4 of each 6 x 6 points, whereas those of the data are 6 x 6 twice."""
     tiles = placeholder(tuple(map(const, (6, 6, 1, 7, 7, 64))), name="tiles")
-    options = {"tile": (4, 4), "taps": (3, 3), "dilations": (1, 1), "outputs": (28, 28)}
+    options = {"tile": (4, 4), "taps": (3, 3), "strides": (1, 1), "dilations": (1, 1), "outputs": (28, 28)}
     made = require("WinogradOutput").apply([tiles], options)
     program = lower(made, inputs=[tiles], trusted=True)
     points, places, machine = 36 * 7 * 7 * 64, 64 * 28 * 28, ALONE.machine

@@ -30,8 +30,7 @@ from tilewright.target.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A convolution with strides of 1, and how it is filtered: ``[n, c, d..., y, x]``, with at most one ``d``, or
-    ``[n, c, x]``."""
+    """A convolution, and how it is filtered: ``[n, c, d..., y, x]``, with at most one ``d``, or ``[n, c, x]``."""
 
     data: tuple[int, ...]
     weight: tuple[int, ...]
@@ -111,8 +110,8 @@ class Problem:
 
     def output_options(self) -> dict[str, Attribute]:
         """Those of the transform of the results."""
-        shape = {"tile": self.tile, "taps": self.taps, "dilations": self.dilations, "outputs": self.extents}
-        return dict[str, Attribute](shape)
+        moves = {"strides": tuple(one.stride for one in self.filterings), "dilations": self.dilations}
+        return {"tile": self.tile, "taps": self.taps, **moves, "outputs": self.extents}
 
     @property
     def _planes(self) -> int:
@@ -159,13 +158,16 @@ F2, F3, F4 = map(MinimalFiltering, (2, 3, 4))
 
 def _errors(problem: Problem) -> Errors:
     """Those of as many points: of six in both dimensions, and of ten in one, about ten times as large as a sum's."""
-    return _LARGE if max(problem.points) > _FEW_POINTS[sum(count > 1 for count in problem.points)] else OTHER_TERMS
+    most = max(one.most_points for one in problem.filterings)
+    return _LARGE if most > _FEW_POINTS[_dimensions(problem.filterings)] else OTHER_TERMS
 
 
 _LARGE = replace(OTHER_TERMS, estimated=1.25)
 _FEW_POINTS = (0, 8, 4)
 """With so many in each of none, one and two dimensions, errors are at most three times as large."""
 _MOST_POINTS = (0, 10, 6)
+_MOST_PRODUCTS = 64
+"""Of a tile, each channel of which a transform has in registers, or in the first cache."""
 
 
 def _transformed(problem: Problem, reads: Reads, node: Node, building: Building) -> None:
@@ -182,9 +184,10 @@ def _transformed(problem: Problem, reads: Reads, node: Node, building: Building)
     rows = building.add(_RESHAPE, [tiles], node, "rows", {"shape": shape})
 
     def transform(array: Array) -> Array:
-        return transformed_filter(array, problem.tile, problem.group)
+        return transformed_filter(array, problem.tile, problem.group, strides)
 
-    matrices = building.weight(weight, ("winograd", problem.tile, problem.group), transform)
+    strides = tuple(one.stride for one in problem.filterings)
+    matrices = building.weight(weight, ("winograd", problem.tile, problem.group, strides), transform)
     products = building.add(_PRODUCTS, [rows, matrices], node, "products", {"step": step})
     outer = problem.extents[: len(problem.extents) - len(points)]
     shape = (*points, batch, *outer, *grid, filters)
@@ -207,22 +210,31 @@ def _problem_of(node: Node, constants: Mapping[Value, Array], outputs: int) -> P
     group = attributes.get("group", 1)
     spatial = len(weight) - 2
     strides, dilations = (entries_of(attributes.get(name), spatial, 1) for name in ("strides", "dilations"))
-    if max((*strides, *dilations[:-2])) > 1 or not isinstance(group, int) or len(weight) > 5:
+    if max((1, *strides[:-2], *dilations[:-2])) > 1 or not isinstance(group, int) or len(weight) > 5:
         return None
-    filterings = filterings_of(weight[2:][-2:], outputs)
+    if any(min(both) > 1 for both in zip(strides, dilations, strict=True)):
+        return None
+    filterings = filterings_of(weight[2:][-2:], strides[-2:], outputs)
     pads = entries_of(attributes.get("pads"), 2 * spatial, 0)[:spatial]
     return None if filterings is None else Problem(data, weight, result, group, pads, filterings, dilations[-2:])
 
 
-def filterings_of(taps: Sequence[int], outputs: int) -> tuple[Filtering, ...] | None:
-    """Those with ``outputs`` along each dimension that has several ``taps``; None where there are none, or where errors
-    would be too large."""
-    counts = [(outputs if count > 1 else 1, count) for count in taps]
+def filterings_of(taps: Sequence[int], strides: Sequence[int], outputs: int) -> tuple[Filtering, ...] | None:
+    """Those with ``outputs`` along each dimension that has several ``taps``; None where there are none, where they save
+    no products, or where errors would be too large."""
+    counts = [(outputs if count > 1 else 1, count, stride) for count, stride in zip(taps, strides, strict=True)]
     if not all(has_filtering(*count) for count in counts):
         return None
     found = tuple(filtering(*count) for count in counts)
-    most = _MOST_POINTS[sum(one.points > 1 for one in found)]
-    return found if 1 < max(one.points for one in found) <= most else None
+    points = prod(one.points for one in found)
+    if points > _MOST_PRODUCTS or points >= prod(one.outputs * one.taps for one in found):
+        return None
+    return found if max(one.most_points for one in found) <= _MOST_POINTS[_dimensions(found)] else None
+
+
+def _dimensions(filterings: Sequence[Filtering]) -> int:
+    """In how many dimensions errors arise."""
+    return sum(one.most_points > 1 for one in filterings)
 
 
 _CONVOLUTION, _RESHAPE, _PRODUCTS = require("Conv"), require("Reshape"), require("WinogradProducts")
