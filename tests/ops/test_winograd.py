@@ -254,14 +254,14 @@ def test_matrices_are_the_convolution(outputs: int, taps: int, stride: int) -> N
 
 
 def test_errors_limit_the_points() -> None:
-    """Ten in one dimension, six in both; and of 64 products at most."""
-    assert [
-        filterings_of(taps, (1, 1)[: len(taps)], 2) is None for taps in ((5, 5), (7, 7), (1, 9), (9,), (11,), (1, 1))
-    ] == [*(False, True, False, False, True, True)]
-    assert filterings_of((3, 3), (2, 2), 3) is not None
-    assert filterings_of((5, 5), (2, 2), 4) is None
-    with pytest.raises(BadProgram, match="no minimal filtering of 5 outputs and 4 taps with a stride of 1"):
-        filtering(5, 4)
+    """Ten in one dimension, six in both; and 64 products of a tile."""
+    several: tuple[tuple[int, ...], ...] = ((5, 5), (7, 7), (1, 9), (9,), (11,), (1, 1))
+    found = [filterings_of(taps, (1, 1)[: len(taps)], 2) is not None for taps in several]
+    assert found == [True, False, True, True, False, False]
+    assert filterings_of((4, 4), (2, 2), 3) is not None
+    assert filterings_of((4, 4), (2, 2), 5) is None
+    with pytest.raises(BadProgram, match="no minimal filtering of 5 outputs and 3 taps with a stride of 1"):
+        filtering(5, 3)
 
 
 def test_it_stays_within_bounds() -> None:
