@@ -2,11 +2,11 @@
 
 Two counts of operations. `flops` is the usual one: what the operators' definitions say, multiplications by padding
 included. `least` is what the cheapest known algorithm executes: without multiplications by padding, and by Winograd's
-minimal filtering where a kernel has stride 1 (Lavin and Gray, 2016). Only contractions count (convolutions, matrix
+minimal filtering (Lavin and Gray, 2016), of each phase of a stride. Only contractions count (convolutions, matrix
 products, recurrent layers); the rest is small next to them and moves bytes rather than computes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import TypeVar
@@ -17,7 +17,7 @@ import onnx
 Shape = tuple[int, ...]
 Value = TypeVar("Value", int, bytes, list[int])
 
-WINOGRAD_TILE = 8  # F(6, 3) and its kin; larger tiles lose too many digits in float32
+WINOGRAD_TILES = {1: 10, 2: 8}  # F(4, 7), F(6x6, 3x3): of more points, in so many dimensions, float32 loses digits
 TOLERANCE = 0.1  # clocks move between the probe and the run
 
 SINGLE = 4
@@ -127,7 +127,8 @@ def _convolution(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> _Count:
     flops = 2.0 * prod(result) * prod(weight[1:])
     dims = range(len(source) - 2)
     windows = _windows(node, source[2:], weight[2:], result[2:])
-    shares = [_share(source[2 + d], result[2 + d], windows[d]) for d in dims]
+    points = _points(windows)
+    shares = [_share(source[2 + d], result[2 + d], windows[d], points) for d in dims]
     return _Count(flops, flops * prod(shares))
 
 
@@ -136,10 +137,8 @@ def _transposed(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> _Count:
     source, weight, result = shapes[node.input[0]], shapes[node.input[1]], shapes[node.output[0]]
     flops = 2.0 * prod(source) * prod(weight[1:])
     windows = _windows(node, result[2:], weight[2:], source[2:])
-    shares = [
-        min(_share(result[2 + d], source[2 + d], windows[d]), _winograd(-(-weight[2 + d] // windows[d].stride)))
-        for d in range(len(source) - 2)
-    ]
+    points = _points(windows)
+    shares = [_share(result[2 + d], source[2 + d], windows[d], points) for d in range(len(source) - 2)]
     return _Count(flops, flops * prod(shares))
 
 
@@ -197,18 +196,24 @@ def _windows(node: onnx.NodeProto, source: Shape, kernel: Shape, result: Shape) 
     return windows
 
 
-def _share(source: int, result: int, window: _Window) -> float:
+def _points(windows: Iterable[_Window]) -> int:
+    """The most points of a tile in each dimension."""
+    return WINOGRAD_TILES.get(sum(window.size > 1 for window in windows), min(WINOGRAD_TILES.values()))
+
+
+def _share(source: int, result: int, window: _Window, points: int) -> float:
     """Which part of the multiplications along one dimension the cheapest algorithm executes."""
     first = np.arange(result)[:, None] * window.stride - window.begin
     taps = first + np.arange(window.size)[None, :] * window.dilation
     inside = float(((taps >= 0) & (taps < source)).mean())
-    return min(inside, _winograd(window.size)) if window.stride == 1 else inside
+    phases = [len(range(start, window.size, window.stride)) for start in range(min(window.stride, window.size))]
+    return min(inside, sum(count * _winograd(count, points) for count in phases) / window.size)
 
 
-def _winograd(kernel: int) -> float:
+def _winograd(kernel: int, points: int) -> float:
     """F(m, r) makes m results from m + r - 1 multiplications rather than m r."""
-    results = WINOGRAD_TILE + 1 - kernel
-    return WINOGRAD_TILE / (results * kernel) if 1 < kernel < WINOGRAD_TILE else 1.0
+    results = points + 1 - kernel
+    return points / (results * kernel) if 1 < kernel < points else 1.0
 
 
 def _attribute(node: onnx.NodeProto, name: str, default: Value) -> Value:

@@ -38,26 +38,36 @@ def taps(size: int, result: int, kernel: int, stride: int, dilation: int, pad: i
 
 
 def test_convolution_with_stride_leaves_out_padding() -> None:
-    work = counted("Conv", (1, 4, 9, 9), [(8, 2, 3, 3)], group=2, strides=[2, 2], pads=[1, 1, 1, 1])
-    assert work.flops == 2 * 5 * 5 * 8 * 2 * 9
-    assert work.least == pytest.approx(2 * taps(9, 5, 3, 2, 1, 1) ** 2 * 8 * 2)
+    work = counted("Conv", (1, 4, 9, 9), [(8, 2, 3, 3)], group=2, strides=[3, 3], pads=[1, 1, 1, 1])
+    assert work.flops == 2 * 3 * 3 * 8 * 2 * 9
+    assert work.least == pytest.approx(2 * taps(9, 3, 3, 3, 1, 1) ** 2 * 8 * 2)
     assert work.bytes == 8 * 2 * 9 * 4  # not the input, which larger strides step over; the output's shape is unknown
 
 
 def test_convolution_with_same_padding() -> None:
-    work = counted("Conv", (1, 1, 10), [(1, 1, 5)], auto_pad="SAME_LOWER", strides=[2])
-    assert work.least == pytest.approx(2 * taps(10, 5, 5, 2, 1, 2))  # 3 of padding, 2 of them before
+    work = counted("Conv", (1, 1, 11), [(1, 1, 3)], auto_pad="SAME_LOWER", strides=[3])
+    assert work.least == pytest.approx(2 * taps(11, 4, 3, 3, 1, 1))  # 1 of padding, before
 
 
 def test_convolution_with_dilation() -> None:
-    work = counted("Conv", (1, 1, 10), [(1, 1, 4)], dilations=[2], strides=[2], pads=[3, 2])
-    assert work.least == pytest.approx(2 * taps(10, 5, 4, 2, 2, 3))
+    work = counted("Conv", (1, 1, 10), [(1, 1, 4)], dilations=[2], strides=[4], pads=[3, 2])
+    assert work.least == pytest.approx(2 * taps(10, 3, 4, 4, 2, 3))
 
 
 def test_convolution_of_stride_one_may_be_winograd() -> None:
     work = counted("Conv", (1, 16, 62, 62), [(16, 16, 3, 3)])
     assert work.least == pytest.approx(work.flops * (8 * 8) / (6 * 6 * 3 * 3))  # F(6x6, 3x3)
     assert counted("Conv", (1, 16, 62, 62), [(16, 16, 1, 1)]).least == 2 * 62 * 62 * 16 * 16
+
+
+def test_strides_make_filters_of_their_phases() -> None:
+    work = counted("Conv", (1, 16, 101, 101), [(16, 16, 3, 3)], strides=[2, 2])
+    assert work.least == pytest.approx(work.flops * ((1 + 8 / 7) / 3) ** 2)  # of one tap, and of two by F(7, 2)
+
+
+def test_a_filter_of_one_dimension_has_more_points() -> None:
+    work = counted("Conv", (1, 16, 40, 42), [(16, 16, 1, 7)])
+    assert work.least == pytest.approx(work.flops * 10 / (4 * 7))  # F(4, 7)
 
 
 def test_transposed_convolution() -> None:

@@ -323,6 +323,13 @@ def test_where_it_pays() -> None:
         assert steps(chosen(graph, ZEN5)) == ["Conv", "Relu"]
 
 
+def test_where_caches_have_no_room_for_points() -> None:
+    """Those of 16 images are written to memory and read again, which takes as long as direct sums."""
+    for batch, expected in ((1, WINOGRAD), (16, ["Conv", "Relu"])):
+        graph = convolution((56, 56), 64, 128, batch=batch, strides=(2, 2))
+        assert steps(chosen(graph, ZEN5)) == expected
+
+
 def test_strict_numerics_do_without() -> None:
     graph = convolution((24, 24), 32, 32)
     strict = compile_graph(graph, Options(HOST, threads=1, math=Math.STRICT))

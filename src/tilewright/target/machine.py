@@ -159,6 +159,9 @@ class Machine:
     """Bytes per cycle of weights that stay in the third cache (``python -m benchmarks.superopt costs``)."""
     memory_bytes: float = 10.0
     """The same of weights that do not, and of values of networks with so many (``benchmarks.superopt costs``)."""
+    spill_bytes: float = 3.0
+    """The same of values that a kernel writes and the next one reads, if the third cache has no room for them.
+    (Zen 4, measured.)"""
     step_bytes: float = 10.0
     """The same of weights that each step of a recurrence reads again, and does not ask for ahead."""
     third_share: int = 1 << 50

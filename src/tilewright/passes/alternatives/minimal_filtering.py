@@ -97,7 +97,8 @@ class Problem:
         products = sum_cycles(leaving * prod(self.weight[1 : -len(self.filterings)]), weights, target)
         products = max(products, _moving(leaving, target))  # few channels, so that storing takes longer than summing
         leaving_cycles = max(_transforming(leaving, target), _moving(leaving + prod(self.result), target))
-        return self.cycles_of_input(target) + products + leaving_cycles
+        entering = points * self.tiles * prod(self.layers) * self.data[1]
+        return self.cycles_of_input(target) + products + leaving_cycles + _spilled(entering + leaving, target)
 
     def cycles_of_input(self, target: Target) -> float:
         """Those of the transform of the data."""
@@ -127,6 +128,12 @@ def _transforming(points: int, target: Target) -> float:
 def _moving(elements: int, target: Target) -> float:
     """Cycles in which so many elements are read, or stored."""
     return pass_cycles(Work(0, 0, f32.itemsize * elements), target)
+
+
+def _spilled(elements: int, target: Target) -> float:
+    """Cycles to write so many transformed elements and read them again, if no cache has room for them."""
+    size = f32.itemsize * elements
+    return 2 * size / target.machine.spill_bytes if size > target.l3_bytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
