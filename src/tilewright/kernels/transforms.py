@@ -56,15 +56,17 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
     choices = _choices(stmt)
     for first in before:
         choices |= _passed_on(first, stmt)
+    channels = _channels(stmt)
     outer: list[LoopRef] = []
     inner: list[LoopRef] = []
+    blocks: list[LoopRef] = []
     loops = dict(
         zip((axis.var for axis in stmt.axes), [ref(loop) for loop in loops_of(s.program, result)], strict=True)
     )
     *others, last = loops
     for variable in others:
         if variable not in choices:
-            outer.append(loops[variable])
+            (blocks if variable in channels else outer).append(loops[variable])
         elif not (choice := choices[variable]).sizes:
             inner.append(loops[variable])
         else:
@@ -72,6 +74,7 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
             inner.append(parts.pop(0 if choice.count is None else 1))
             outer += parts
     block, vector = s.split(loops[last], (None, lanes))
+    outer += blocks
     s.reorder(*outer, block, *inner, vector)
     for first in before:
         _put_in_registers(s, BlockRef(first.name), block)
@@ -81,6 +84,14 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
     if parallel:
         for loop in outer:
             s.parallel(loop)
+
+
+def _channels(result: Block) -> set[Var]:
+    """The axes along which a tile's points lie side by side in memory: all of them are read for one tile, then for the
+    next one, as the points themselves are far apart."""
+    assert isinstance(result.body, Store), "a stage stores one value"
+    reads = (node for node in walk(result.body.value) if isinstance(node, Read) and len(node.indices) > 1)
+    return {variable for node in reads for variable in node.indices[-1].variables if isinstance(variable, Var)}
 
 
 def _put_in_registers(s: Schedule, first: BlockRef, block: LoopRef) -> None:
