@@ -91,7 +91,7 @@ def _channels(result: Block) -> set[Var]:
     next one, as the points themselves are far apart."""
     assert isinstance(result.body, Store), "a stage stores one value"
     reads = (node for node in walk(result.body.value) if isinstance(node, Read) and len(node.indices) > 1)
-    return {variable for node in reads for variable in node.indices[-1].variables if isinstance(variable, Var)}
+    return {variable for node in reads for variable in node.indices[-1].variables}
 
 
 def _put_in_registers(s: Schedule, first: BlockRef, block: LoopRef) -> None:

@@ -84,6 +84,12 @@ class Problem:
         return self.result[0] * prod(self.grid)
 
     @property
+    def has_several_tiles(self) -> bool:
+        """Whether outputs that are apart make more than one tile, so that it has use for most of them."""
+        each = zip(self.extents[self._planes :], self.tile, self.dilations, strict=True)
+        return all(distance == 1 or extent > count * distance for extent, count, distance in each)
+
+    @property
     def more_bytes(self) -> int:
         """The growth of transformed filters."""
         taps = prod(self.taps)
@@ -94,7 +100,8 @@ class Problem:
         points = prod(self.points)
         leaving = points * self.tiles * prod(self.extents[: self._planes]) * self.result[1]
         weights = points * prod(self.weight[: -len(self.filterings)])
-        products = sum_cycles(leaving * prod(self.weight[1 : -len(self.filterings)]), weights, target)
+        sums = leaving * prod(self.weight[1 : -len(self.filterings)]) * _filled(self.weight[0] // self.group, target)
+        products = sum_cycles(int(sums), weights, target)
         products = max(products, _moving(leaving, target))  # few channels, so that storing takes longer than summing
         leaving_cycles = max(_transforming(leaving, target), _moving(leaving + prod(self.result), target))
         entering = points * self.tiles * prod(self.layers) * self.data[1]
@@ -128,6 +135,17 @@ def _transforming(points: int, target: Target) -> float:
 def _moving(elements: int, target: Target) -> float:
     """Cycles in which so many elements are read, or stored."""
     return pass_cycles(Work(0, 0, f32.itemsize * elements), target)
+
+
+def _filled(columns: int, target: Target) -> float:
+    """Vectors that products of so many columns compute, for each that is needed: their tiles are 1, 2 or 4 wide."""
+    vectors = -(-columns // target.lanes(8 * f32.itemsize))
+    widest = 4 if target.vector_registers >= _MANY_REGISTERS else 2
+    width = min(widest, 1 << (vectors - 1).bit_length())
+    return -(-vectors // width) * width / vectors
+
+
+_MANY_REGISTERS = 32
 
 
 def _spilled(elements: int, target: Target) -> float:
@@ -223,7 +241,10 @@ def _problem_of(node: Node, constants: Mapping[Value, Array], outputs: int) -> P
         return None
     filterings = filterings_of(weight[2:][-2:], strides[-2:], outputs)
     pads = entries_of(attributes.get("pads"), 2 * spatial, 0)[:spatial]
-    return None if filterings is None else Problem(data, weight, result, group, pads, filterings, dilations[-2:])
+    if filterings is None:
+        return None
+    problem = Problem(data, weight, result, group, pads, filterings, dilations[-2:])
+    return problem if problem.has_several_tiles else None
 
 
 def filterings_of(taps: Sequence[int], strides: Sequence[int], outputs: int) -> tuple[Filtering, ...] | None:
