@@ -1,6 +1,7 @@
 """What is in memory while a model is compiled: no weights that nobody reads any more, without garbage collection."""
 
 import gc
+import sys
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.frontend.models import model
 from tilewright import compilation
 from tilewright.base.arrays import Array
 from tilewright.base.settings import Settings
-from tilewright.graph import Value
+from tilewright.graph import Node, Value, evaluate_node
 from tilewright.kernels.packing import Empty
 from tilewright.passes.stored_constants import Stored, stored_arrays
 
@@ -101,3 +102,31 @@ def test_numbers_are_made_again_for_who_asks(tmp_path: Path) -> None:
         assert [*constants] == [*others]
         for value in constants:
             np.testing.assert_array_equal(constants[value], others[value])
+
+
+def quantized() -> onnx.ModelProto:
+    """A convolution of bytes, as quantizers write it."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["a"]),
+        helper.make_node("DequantizeLinear", ["w", "scale"], ["v"]),
+        helper.make_node("Conv", ["a", "v"], ["b"], pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["b", "scale", "zero"], ["y"]),
+    ]
+    weight = RANDOM.integers(-127, 128, (64, 64, 3, 3), np.int8)
+    constants = {"scale": np.float32(0.1), "zero": np.uint8(128), "w": weight}
+    return model(nodes, {"x": RANDOM.integers(0, 256, (1, 64, 14, 14), np.uint8)}, ["y"], constants)
+
+
+def test_weights_of_integer_convolutions_are_never_floats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be four times as large, in all convolutions at once."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(quantized().SerializeToString())
+    folded: list[str] = []
+
+    def watched(node: Node, constants: Mapping[Value, Array]) -> list[Array]:
+        folded.append(node.op.name)
+        return evaluate_node(node, constants)
+
+    monkeypatch.setattr(sys.modules["tilewright.passes.normalize"], "evaluate_node", watched)
+    tilewright.compile(path, settings=Settings(model_cache_bytes=0))
+    assert "DequantizeLinear" not in folded

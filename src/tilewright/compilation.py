@@ -194,7 +194,7 @@ def prepare(graph: Graph, watch: Watch = _unwatched, math: Math = Math.DEFAULT) 
     graph = normalize(keep_weights(graph), kept=Trait.WIDENS)
     watch(Stage.NORMALIZE, graph)
     if any(node.op.has(Trait.WIDENS) for node in graph.nodes):
-        graph = normalize(raise_quantized(graph))
+        graph = normalize(eliminate_dead_code(raise_quantized(graph)))  # before what nobody reads any more is folded
     graph = eliminate_dead_code(recognize(graph))
     watch(Stage.RECOGNIZE, graph)
     graph = rewrite(graph, load_rules(ALGEBRA))

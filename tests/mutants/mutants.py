@@ -3611,7 +3611,7 @@ MUTANTS = (
     Mutant(
         "integer products: the zero point of bytes that became signed stays",
         "passes/alternatives/integer_products.py",
-        "        zeros = zeros - moved\n",
+        "        zeros = zeros - (_HALF if b.dtype == u8 else 0)\n",
         "",
         _INTEGERS,
     ),
@@ -3625,8 +3625,8 @@ MUTANTS = (
     Mutant(
         "integer products: the sum of a column is not corrected for its own zero point",
         "passes/alternatives/integer_products.py",
-        "words.sum(0, dtype=np.int32) - depth * zeros",
-        "words.sum(0, dtype=np.int32)",
+        "codes.sum(0, dtype=np.int32) - depth * zeros",
+        "codes.sum(0, dtype=np.int32)",
         _INTEGERS,
     ),
     Mutant(
@@ -4013,5 +4013,12 @@ MUTANTS = (
         "weight[rows, start::stride]",
         "weight[rows, stride - 1 - start :: stride][:, : phase.taps]",
         ("tests/ops/test_winograd.py::test_it_is_the_convolution_of_a_line_with_strides",),
+    ),
+    Mutant(
+        "integer products: bytes without sign are taken for bytes with one",
+        "passes/alternatives/integer_products.py",
+        "weight.view(np.int8) ^ np.int8(-_HALF)",
+        "weight.view(np.int8)",
+        _INTEGERS,
     ),
 )

@@ -42,6 +42,7 @@ from tilewright.symbolic.expr import ONE, const
 from tilewright.target.target import Target
 
 Words: TypeAlias = NDArray[np.int32]
+Codes: TypeAlias = NDArray[np.int8]
 
 _HALF = 128
 _COLUMN_TILES = 2
@@ -194,8 +195,13 @@ def in_groups(node: Node, building: Building, blocks: Blocks, addend: Value | No
 def _has_limits(node: Node, building: Building) -> bool:
     """Whether the weight, as signed bytes, is between the limits of ``limited``."""
     weight = _operands(node)[1]
-    words: Words = building.constants[weight].astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
-    return bool(np.abs(words).max(initial=0) <= LIMIT)
+    codes = _signed(building.constants[weight])
+    return int(codes.min(initial=0)) >= -LIMIT and int(codes.max(initial=0)) <= LIMIT
+
+
+def _signed(weight: Array) -> Codes:
+    """``weight``, of bytes, less half of their range if they have no sign."""
+    return weight.view(np.int8) ^ np.int8(-_HALF) if weight.dtype == np.uint8 else weight.astype(np.int8, copy=False)
 
 
 def _gains_by_limits(target: Target) -> bool:
@@ -279,16 +285,15 @@ class _Terms:
     def of_product(self) -> Iterator[Value]:
         """The sum of products, and what zero points add to it."""
         a, b, a_zero, b_zero = _operands(self.node)
-        moved = _HALF if b.dtype == u8 else 0
-        words: Words = self._array(b).astype(np.int32) - moved
+        codes = _signed(self._array(b))
         zeros: Words = np.zeros(1, np.int32) if b_zero is None else self._array(b_zero).astype(np.int32).reshape(-1)
-        zeros = zeros - moved
-        depth, columns = words.shape
+        zeros = zeros - (_HALF if b.dtype == u8 else 0)
+        depth, columns = codes.shape
         left = self._grouped(self._moved(a), depth)
         panels = self._panels_of(columns, self._matrix_panel)
-        packed = self._constant(packed_matrix(words.astype(np.int8), *panels, self._group))
+        packed = self._constant(packed_matrix(codes, *panels, self._group))
         yield self._add("DotProducts", left, packed, columns=columns, **self._limits)
-        by_column: Words = words.sum(0, dtype=np.int32) - depth * zeros
+        by_column: Words = codes.sum(0, dtype=np.int32) - depth * zeros
         if (zero := self._shifted_zero(a, a_zero)) is not None and by_column.any():
             yield self._add("Mul", zero, self._constant(by_column))
         if zeros.any():
@@ -300,41 +305,41 @@ class _Terms:
         """The convolution of the input padded with its zero point, and one number for each filter."""
         x, weight, x_zero, _ = _operands(self.node)
         attributes = dict(self.node.attributes)
-        words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
-        filters, rank, data = len(words), words.ndim - 2, self._moved(x)
+        codes = _signed(self._array(weight))
+        filters, rank, data = len(codes), codes.ndim - 2, self._moved(x)
         pads = attributes.pop("pads")
         assert isinstance(pads, tuple), "see `_is_plain`"
         around, places = self._around(x, x_zero), {"before": pads[:rank], "after": pads[rank:]}
         grouped = self._add("ChannelGroups", data, around, **places, group=self._group)
         moves = {name: attributes[name] for name in ("strides", "dilations")}
-        if self._are_pixels(words):
-            yield self._of_pixels(grouped, words)
-            yield from self._of_zeros(words, data, around)
+        if self._are_pixels(codes):
+            yield self._of_pixels(grouped, codes)
+            yield from self._of_zeros(codes, data, around)
             return
         panels = self._panels_of(filters, self._width(self.node.outputs[0]))
-        packed = self._constant(packed_filters(words.astype(np.int8), *panels, self._group))
+        packed = self._constant(packed_filters(codes, *panels, self._group))
         yield self._add("DotConvolution", grouped, packed, filters=filters, **moves, **self._limits)
-        yield from self._of_zeros(words, data, around)
+        yield from self._of_zeros(codes, data, around)
 
-    def _are_pixels(self, words: Words) -> bool:
+    def _are_pixels(self, codes: Codes) -> bool:
         """Whether a matrix unit multiplies words of a few channels: taps of a row of the window lie side by side."""
         unit, result = tile_unit(self._known_blocks.target, self.data_type, i8), self.node.outputs[0]
-        _, channels, *kernel = words.shape
+        _, channels, *kernel = codes.shape
         dilations = dict(self.node.attributes)["dilations"]
         is_dense = isinstance(dilations, tuple) and dilations[-1] == 1
         return (
             unit is not None and channels <= GROUP and is_dense and static(result.shape) is not None and len(kernel) > 1
         )
 
-    def _of_pixels(self, grouped: Value, words: Words) -> Value:
+    def _of_pixels(self, grouped: Value, codes: Codes) -> Value:
         """The convolution of ``grouped`` channels, which are one group, as rows of pixels."""
-        attributes, (filters, *_) = dict(self.node.attributes), words.shape
+        attributes, (filters, *_) = dict(self.node.attributes), codes.shape
         strides, dilations = (attributes[name] for name in ("strides", "dilations"))
         assert isinstance(strides, tuple) and isinstance(dilations, tuple), "see `cycles`"
         *heights, width, size = grouped.shape[2:]
         shape = (grouped.shape[0], *heights, int(str(width)) * int(str(size)))
         flat = self._add("Reshape", grouped, shape=shape)
-        packed = self._constant(packed_pixels(words.astype(np.int8), self._width(self.node.outputs[0])))
+        packed = self._constant(packed_pixels(codes, self._width(self.node.outputs[0])))
         moves = {"strides": strides[:-1], "dilations": dilations[:-1], "step": int(str(strides[-1])) * GROUP}
         places = int(str(self.node.outputs[0].shape[-1]))
         return self._add("PixelRowConv", flat, packed, filters=filters, places=places, **moves)
@@ -342,10 +347,10 @@ class _Terms:
     def of_blocks(self) -> Iterator[Value]:
         """The same, with the channels of data and result in blocks."""
         x, weight, x_zero, _ = _operands(self.node)
-        words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
-        filters, channels, *kernel = words.shape
+        codes = _signed(self._array(weight))
+        filters, channels, *kernel = codes.shape
         data, around = self._moved(x), self._around(x, x_zero)
-        whole, of_blocks = data, words.astype(np.int8)
+        whole, of_blocks = data, codes
         attributes, width = dict(self.node.attributes), self._width(data)
         if (groups := int(str(attributes["group"]))) != 1:
             joined = _joined_groups(data, self.node.outputs[0], groups, self._known_blocks)
@@ -356,27 +361,27 @@ class _Terms:
         lanes = self._width(self.node.outputs[0])
         packed = self._constant(packed_blocks(of_blocks, width, lanes, self._group))
         yield self._add("BlockedDotConvolution", whole, packed, around, filters=filters, **attributes, **self._limits)
-        yield from self._of_zeros(words, data, around)
+        yield from self._of_zeros(codes, data, around)
 
     def of_channels(self) -> Iterator[Value]:
         """The convolution of each channel, and one number for each filter."""
         x, weight, x_zero, _ = _operands(self.node)
-        words: Words = self._array(weight).astype(np.int32) - (_HALF if weight.dtype == u8 else 0)
+        codes = _signed(self._array(weight))
         data, around = self._moved(x), self._around(x, x_zero)
-        packed = self._constant(packed_by_lanes(words.astype(np.int8)[:, 0], self._width(data)))
+        packed = self._constant(packed_by_lanes(codes[:, 0], self._width(data)))
         moves = {name: value for name, value in self.node.attributes if name != "group"}
         yield self._add("ChannelConvolution", data, packed, around, **moves)
-        yield from self._of_zeros(words, data, around)
+        yield from self._of_zeros(codes, data, around)
 
-    def _of_zeros(self, words: Words, data: Value, around: Value | None) -> Iterator[Value]:
+    def _of_zeros(self, codes: Codes, data: Value, around: Value | None) -> Iterator[Value]:
         """What zero points add to a convolution of ``data``, padded with ``around``: one number for each filter; and
         those of filters times the sum of each window."""
         x, weight, x_zero, weight_zero = _operands(self.node)
-        filters, *terms = words.shape
+        filters, *terms = codes.shape
         by_filter = (filters, *(1 for _ in terms[1:]))
         zeros: Words = np.zeros(1, np.int32) if weight_zero is None else self._array(weight_zero).astype(np.int32)
         zeros = np.broadcast_to(zeros.reshape(-1) - (_HALF if weight.dtype == u8 else 0), filters)
-        sums: Words = words.reshape(filters, -1).sum(1, dtype=np.int32) - np.int32(np.prod(terms)) * zeros
+        sums: Words = codes.reshape(filters, -1).sum(1, dtype=np.int32) - np.int32(np.prod(terms)) * zeros
         if (zero := self._shifted_zero(x, x_zero)) is not None and sums.any():
             yield self._add("Mul", zero, self._constant(sums.reshape(by_filter)))
         if zeros.any():
