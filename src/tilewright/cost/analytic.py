@@ -113,10 +113,10 @@ def elementwise(s: Schedule, block: Block, target: Target) -> Lanes:
 
 def _are_stages(s: Schedule, first: frozenset[str]) -> bool:
     """Whether these are exactly the stages of a transform, ``first`` and the last one, with channels for lanes."""
-    *before, result = all_blocks(s.program.body)
-    if not result.axes or Extents(s.program.dims)(result.axes[-1]) <= 1:
+    blocks = all_blocks(s.program.body)
+    if not blocks or not blocks[-1].axes or Extents(s.program.dims)(blocks[-1].axes[-1]) <= 1:
         return False
-    return len(before) == 1 if first else not before and chooses_each(result, result.axes[:-1])
+    return len(blocks) == 2 if first else len(blocks) == 1 and chooses_each(blocks[0], blocks[0].axes[:-1])
 
 
 def _anchor(s: Schedule) -> BlockRef | None:
