@@ -56,7 +56,7 @@ TAPS = [
 ]
 """Few filters."""
 GATHERED = [
-    NodeCase("Conv", [f(1, 8, 9, 8, 9)], {"group": 2, "pads": [0, 0, 0, 1, 1, 1]}, [f(184, 4, 2, 2, 2), f(184)]),
+    NodeCase("Conv", [f(1, 8, 17, 16, 17)], {"group": 2, "pads": [0, 0, 0, 1, 1, 1]}, [f(184, 4, 2, 2, 2), f(184)]),
     NodeCase("Conv", [f(1, 4, 4, 6, 6)], {"group": 4, "pads": [1] * 6}, [f(160, 1, 3, 3, 3)]),
     NodeCase(
         "Conv", [f(2, 3, 20, 19)], {"strides": [1, 2], "dilations": [2, 1], "pads": [2, 1, 0, 3]}, [f(66, 3, 3, 3)]

@@ -34,10 +34,11 @@ def transform_stages(program: Program) -> list[Block]:
 
 
 def chooses_each(block: Block, axes: Sequence[IterVar]) -> bool:
-    """Whether there is another value for each value of one of ``axes``, or of its remainder."""
+    """Whether there is another value for each value of one of ``axes``, which only chooses, or of its remainder."""
     if is_reduction(block) or not isinstance(block.body, Store):
         return False
-    extents = {axis.var: axis.extent for axis in axes}
+    indices = {index for node in walk(block.body.value) if isinstance(node, Read) for index in node.indices}
+    extents = {axis.var: axis.extent for axis in axes if axis.var not in indices}
     bounds: dict[tuple[Var, int], set[int]] = {}
     for node in walk(block.body.value):
         match node:
