@@ -254,6 +254,8 @@ def test_matrices_are_the_convolution(outputs: int, taps: int, stride: int) -> N
     data, weight = random.standard_normal((outputs - 1) * stride + taps), random.standard_normal(taps)
     found = one.output @ ((one.filter @ weight) * (one.input @ data))
     np.testing.assert_allclose(found, np.correlate(data, weight, "valid")[::stride], atol=1e-12)
+    for matrix in (one.input, one.output):
+        np.testing.assert_array_equal(matrix, matrix.astype(np.float32))  # what kernels multiply by
 
 
 def test_errors_limit_the_points() -> None:

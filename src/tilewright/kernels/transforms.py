@@ -72,7 +72,7 @@ def schedule_transform(s: Schedule, lanes: int, parallel: bool) -> None:
             inner.append(loops[variable])
         else:
             parts = [*s.split(loops[variable], (None, *choice.sizes))]
-            inner.append(parts.pop(0 if choice.count is None else 1))
+            inner.append(parts.pop(1))
             outer += parts
     block, vector = s.split(loops[last], (None, lanes))
     outer += blocks
@@ -108,22 +108,20 @@ def _put_in_registers(s: Schedule, first: BlockRef, block: LoopRef) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """How an axis selects the computation: by its value, or, with a ``count``, by its remainder; by the ``distance``-th
-    part of it, if that is not 1."""
+    """How an axis selects the computation: by its value, or, with a ``count``, by the remainder of its ``distance``-th
+    part."""
 
     count: int | None = None
     distance: int = 1
 
     def values(self, extent: Expr) -> int:
         """How many there are to choose by; 0 if that is not known."""
-        known = int(extent.value) if isinstance(extent, Const) else 0
-        return self.count or -(-known // self.distance)
+        return self.count or (int(extent.value) if isinstance(extent, Const) else 0)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Those of the inner loops of the axis."""
-        counts = () if self.count is None else (self.count,)
-        return (*counts, self.distance) if self.distance > 1 else counts
+        return () if self.count is None else (self.count, self.distance)[: 1 + (self.distance > 1)]
 
 
 def _choices(block: Block) -> dict[Var, _Choice]:
@@ -162,9 +160,9 @@ def _choosing(value: Expr, axes: set[Var]) -> dict[Var, _Choice]:
     match value:
         case Var() if value in axes:
             return {value: _Choice()}
-        case Binary(BinaryOp.FLOORDIV, Var() as variable, Const(int(distance))) if variable in axes:
-            return {variable: _Choice(None, distance)}
-        case Binary(BinaryOp.MOD, step, Const(int(count))):
-            return {variable: _Choice(count, each.distance) for variable, each in _choosing(step, axes).items()}
+        case Binary(BinaryOp.MOD, Var() as variable, Const(int(count))) if variable in axes:
+            return {variable: _Choice(count)}
+        case Binary(BinaryOp.MOD, Binary(BinaryOp.FLOORDIV, Var() as variable, Const(int(part))), Const(int(count))):
+            return {variable: _Choice(count, part)} if variable in axes else {}
         case _:
             return {}

@@ -82,7 +82,7 @@ _ROOTS: Mapping[int, tuple[float, ...]] = MappingProxyType(
     }
 )
 """Finite interpolation points, by the number of all points. With the six of F(4, 3), errors are 2.4 times smaller than
-at 0, 1, -1, 2, -2; the eight and ten are the best of small multiples of 1/8. All entries of the data's and the results'
+at 0, 1, -1, 2, -2; the eight and ten are among the best of multiples of 1/8. All entries of the data's and the results'
 matrices are exact. On the choice of points: Barabasz et al., "Error Analysis and Improving the Accuracy of Winograd
 Convolution for Deep Neural Networks" (2020)."""
 

@@ -5,6 +5,7 @@ well below 1 % of the loop's, and the delay until a stop short.
 """
 
 from tilewright.loops.ir import Alloc, If, Loop, LoopKind, Seq, Stmt, Store, Stores
+from tilewright.loops.visit import walk
 from tilewright.symbolic.expr import Const
 from tilewright.target.machine import GUESSED_EXTENT
 
@@ -21,16 +22,17 @@ _LANES = 16
 def look_period(loop: Loop) -> int | None:
     """The interval of checks of a serial loop: 1 each iteration, 4 every fourth (a power of two), None no checks.
 
-    A loop that is over soon has none, but those around it: a check in a loop over a reduction would have the sums leave
-    the registers.
+    A loop that is known to be over soon has none, but those around it: a check in a loop over a reduction would have
+    the sums leave the registers.
     """
     stores = _stores(loop.body, POLLED_STORES)
-    if isinstance(loop.extent, Const) and _stores(loop, _LONG) < _LONG:
+    lengths = (each.extent for each in walk(loop) if isinstance(each, Loop))
+    if all(isinstance(length, Const) for length in lengths) and _stores(loop, _LONG) < _LONG:
         return None
     if stores >= POLLED_STORES:
         return 1
-    is_busy = isinstance(loop.extent, Const) or stores >= _BUSY
-    return 1 << (-(-POLLED_STORES // stores) - 1).bit_length() if stores and is_busy else None
+    turns, least = (int(loop.extent.value), _LONG) if isinstance(loop.extent, Const) else (1, _BUSY)
+    return 1 << (-(-POLLED_STORES // stores) - 1).bit_length() if turns * stores >= least else None
 
 
 def _stores(stmt: Stmt, enough: int) -> int:

@@ -17,6 +17,7 @@ from tilewright.base.dtypes import f32
 from tilewright.cost.kernels import pass_cycles, sum_cycles
 from tilewright.cost.work import Work
 from tilewright.graph import Array, Node, Value
+from tilewright.kernels.nests import VECTORS
 from tilewright.ops import Attribute
 from tilewright.ops.minimal_filtering import Filtering, filtering, has_filtering
 from tilewright.ops.operator import require
@@ -138,20 +139,21 @@ def _moving(elements: int, target: Target) -> float:
 
 
 def _filled(columns: int, target: Target) -> float:
-    """Vectors that products of so many columns compute, for each that is needed: their tiles are 1, 2 or 4 wide."""
+    """Vectors that products of so many columns compute, for each that is needed: by the widths of their tiles."""
     vectors = -(-columns // target.lanes(8 * f32.itemsize))
-    widest = 4 if target.vector_registers >= _MANY_REGISTERS else 2
+    widest = max(width for width in VECTORS if width == 1 or (_ROWS + 1) * width < target.vector_registers)
     width = min(widest, 1 << (vectors - 1).bit_length())
     return -(-vectors // width) * width / vectors
 
 
-_MANY_REGISTERS = 32
+_ROWS = 6
+"""Of the tiles of products that take least time: their sums, and vectors of a row, are in registers."""
 
 
 def _spilled(elements: int, target: Target) -> float:
     """Cycles to write so many transformed elements and read them again, if no cache has room for them."""
-    size = f32.itemsize * elements
-    return 2 * size / target.machine.spill_bytes if size > target.l3_bytes else 0.0
+    size, machine = f32.itemsize * elements, target.machine
+    return 2 * size / machine.spill_bytes if size > min(target.l3_bytes, machine.third_share) else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,14 +184,14 @@ F2, F3, F4 = map(MinimalFiltering, (2, 3, 4))
 
 
 def _errors(problem: Problem) -> Errors:
-    """Those of as many points: of six in both dimensions, and of ten in one, about ten times as large as a sum's."""
+    """Those of as many points: six in both dimensions and ten in one have the larger ones."""
     most = max(one.most_points for one in problem.filterings)
     return _LARGE if most > _FEW_POINTS[_dimensions(problem.filterings)] else OTHER_TERMS
 
 
 _LARGE = replace(OTHER_TERMS, estimated=1.25)
 _FEW_POINTS = (0, 8, 4)
-"""With so many in each of none, one and two dimensions, errors are at most three times as large."""
+"""The most in none, one and two dimensions that have the smaller errors."""
 _MOST_POINTS = (0, 10, 6)
 _MOST_PRODUCTS = 64
 """Of a tile, each channel of which a transform has in registers, or in the first cache."""
@@ -241,7 +243,7 @@ def _problem_of(node: Node, constants: Mapping[Value, Array], outputs: int) -> P
         return None
     filterings = filterings_of(weight[2:][-2:], strides[-2:], outputs)
     pads = entries_of(attributes.get("pads"), 2 * spatial, 0)[:spatial]
-    if filterings is None:
+    if filterings is None or min(*strides, *dilations, *pads) < 0:  # known only at run time
         return None
     problem = Problem(data, weight, result, group, pads, filterings, dilations[-2:])
     return problem if problem.has_several_tiles else None
