@@ -299,6 +299,8 @@ def _remaining(facts: TileFacts, population: Population) -> Cycles:
     result = np.ones(len(population))
     for knob, sliding in facts.slidings:
         sizes = population.column(knob) if knob else np.ones(len(population), np.int64)
+        if sliding == facts.written_taps:
+            sizes = np.where(population.column("unroll") > 0, 1, sizes)
         different, places = np.unique(sizes, return_inverse=True)
         result *= np.array([sliding.share(int(size)) for size in different])[places]
     return np.where(result <= 1 - LEAST_PADDING, result, 1.0)
@@ -344,12 +346,20 @@ def _contraction(
     """Cycles of the reduction of one tile of ``rows`` by ``columns`` vectors."""
     machine = target.machine
     arithmetic = rows * columns / target.fma_per_cycle
-    loads = (rows + columns) / target.loads_per_cycle
-    busy = np.maximum(np.maximum(arithmetic, loads), machine.fma_latency)
+    loads = _broadcasts(facts, population, rows) + columns
+    busy = np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), machine.fma_latency)
     if machine.issue:
         counting = np.where(population.column("unroll") == Unroll.NOTHING.value, machine.counting, 0.0)
-        busy = np.maximum(busy, (rows * columns + rows + columns + counting) / machine.issue)
-    return facts.reduction * (busy + machine.load_cycles * (rows + columns) + _conflicts(facts, rows, target))
+        busy = np.maximum(busy, (rows * columns + loads + counting) / machine.issue)
+    return facts.reduction * (busy + machine.load_cycles * loads + _conflicts(facts, rows, target))
+
+
+def _broadcasts(facts: TileFacts, population: Population, rows: NDArray[np.int64]) -> Cycles:
+    """Broadcasts of a step: taps that are written out share what their rows read."""
+    taps = facts.written_taps
+    if taps is None:
+        return rows.astype(np.float64)
+    return np.where(population.column("unroll") > 0, np.minimum(rows, taps.positions / taps.taps), rows)
 
 
 def _conflicts(facts: TileFacts, rows: NDArray[np.int64], target: Target) -> Cycles:

@@ -5,7 +5,7 @@ of its schedules.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_pan
 from tilewright.kernels.reduction_slices import SLICES, in_slices, schedule_slices, slice_counts
 from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
-from tilewright.kernels.written_steps import most_steps, with_written_steps
+from tilewright.kernels.written_steps import last_loop, most_steps, with_written_steps
 from tilewright.loops.ir import Block
 from tilewright.schedule.intrinsics import TensorIntrinsic
 from tilewright.schedule.prefetch import CACHES
@@ -27,6 +27,7 @@ from tilewright.space.config import Config
 from tilewright.space.knobs import Knob
 from tilewright.space.population import BoolArray, Choice, IntArray, Population, all_of
 from tilewright.symbolic.domain import IterKind
+from tilewright.symbolic.expr import ONE
 from tilewright.target.machine import GUESSED_EXTENT
 from tilewright.target.target import Target
 
@@ -162,13 +163,15 @@ class Tiles(Nest):
             is_tile = 0 < width <= VECTORS[-1] * registers.lanes
             is_next = is_tile and has_next_panel(block, roles, several=level == 2)
             steps = most_steps(block, roles.rows, target.machine.unrolled_steps)
-            facts = replace(facts, next_panel=is_next, steps=steps)
+            taps = facts.taps_of_rows(last_loop(block))
+            facts = replace(facts, next_panel=is_next, steps=steps, written_taps=taps)
         pack = [Pack.NOTHING]
         pack += [Pack.MATRIX] if facts.is_row_major else []
         pack += [Pack.STRIPS] if facts.row_length >= facts.vector > registers.lanes and facts.rows > 1 else []
         unroll = Unroll.EVERYTHING if may_unroll else Unroll.INNERMOST
         is_short = may_unroll or facts.steps > 1 or 1 < facts.innermost <= target.machine.unrolled_taps
-        knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if is_short else (0,)))
+        may_write = is_short or facts.written_taps is not None
+        knobs = (*tile_knobs(facts, registers), Knob("unroll", (0, unroll.value) if may_write else (0,)))
         prefetch = Knob("prefetch", (0, *CACHES) if facts.streamed else (0,))
         near = int(target.machine.cache_part * target.l2_bytes)
         slices = slice_counts(block, facts, near) if isinstance(roles, Contraction) else SLICES[:1]
@@ -205,7 +208,17 @@ class Tiles(Nest):
     def _may_write_steps(self, population: Population, lanes: IntArray, panels: IntArray) -> BoolArray:
         """Of many rows of one vector each, LLVM computes several steps side by side, with accumulators in memory."""
         is_spilled = (lanes * panels <= self.registers.lanes) & (population.column("rows") > MOST_WRITTEN_ROWS)
-        return ~is_spilled | (population.column("unroll") == 0) | np.bool_(not self.facts.steps)
+        may_write = ~is_spilled | (population.column("unroll") == 0) | np.bool_(not self.facts.steps)
+        return may_write & self._may_write_taps(population, lanes, panels)
+
+    def _may_write_taps(self, population: Population, lanes: IntArray, panels: IntArray) -> BoolArray:
+        """Taps are written out for all rows of a window together: LLVM keeps what these read in registers."""
+        taps, rows = self.facts.written_taps, population.column("rows")
+        if taps is None:
+            return np.ones(len(population), np.bool_)
+        columns = -(-lanes // self.registers.lanes) * panels
+        is_whole = (rows >= self.facts.rows) & ((rows + 1) * columns + taps.positions <= self.registers.count)
+        return (population.column("unroll") == 0) | is_whole
 
     def schedule(self, s: Schedule, values: Mapping[str, int]) -> None:
         """See ``Nest``."""
@@ -213,16 +226,33 @@ class Tiles(Nest):
         outer = outer_order(axes_of(block, IterKind.SPATIAL), self.roles, Order(values["order"]))
         reduction = axes_of(block, IterKind.REDUCE)[: None if self.instruction is None else -1]
         tile = Tile(values["lanes"], values["rows"], values["panels"])
-        taps = {sliding.tap for _, sliding in self.facts.slidings} if self._skips_padding(tile) else set[int]()
-        if reduction and reduction[-1] in taps and not self.facts.is_sequential:  # one test serves all channels
-            reduction = tuple(sorted(reduction, key=lambda axis: axis not in taps))
         loops = {Unroll.NOTHING: 0, Unroll.EVERYTHING: len(reduction), Unroll.INNERMOST: 1}
         written_out = loops[Unroll(values["unroll"])]
+        reduction = self._ordered(block, reduction, tile, bool(written_out))
         steps: dict[int, int] = {}
         if written_out and self.facts.steps:
             reduction, steps, written_out = with_written_steps(block, reduction, self.facts.steps)
         plan = Plan(tile, outer, reduction, {}, steps, written_out, self.instruction, values["slices"])
         self.go(s, plan, Pack(values["pack"]), values["prefetch"])
+
+    def _ordered(self, block: Block, reduction: Sequence[int], tile: Tile, is_written: bool) -> tuple[int, ...]:
+        """The order of the loops of the ``reduction``: those with tests of padding outermost, as one test then serves
+        all channels; taps that are written out innermost."""
+        own = self.facts.written_taps if is_written else None
+        if own is not None:
+            reduction = sorted(reduction, key=lambda axis: block.axes[axis].extent != ONE)
+        groups = self._together(tile, {own.tap} if own is not None else set[int]())
+        taps = {sliding.tap for _, sliding in self.facts.slidings}
+        if self.facts.is_sequential or not self._skips_padding(groups) or reduction[-1] not in taps:
+            return tuple(reduction)
+        return tuple(sorted(reduction, key=lambda axis: axis not in taps or (own is not None and axis == own.tap)))
+
+    def _together(self, tile: Tile, written: Collection[int]) -> dict[str, int]:
+        """How many neighbours keep or leave a term together, by knob: each row on its own if the taps that it slides
+        over are ``written`` out for all rows."""
+        own = [sliding for knob, sliding in self.facts.slidings if knob == "rows" and sliding.tap in written]
+        is_own = bool(own) and tile.rows >= self.facts.rows
+        return {"lanes": tile.lanes, "rows": 1 if is_own else tile.rows, "panels": tile.panels}
 
     def go(self, s: Schedule, plan: Plan, pack: Pack, prefetch: int) -> None:
         """Schedule by ``plan``; ``prefetch``: the value of this knob."""
@@ -230,12 +260,12 @@ class Tiles(Nest):
             pack_matrix(s, self.anchor, self.roles.panel, plan.tile.lanes)
         summing = self.anchor
         if plan.slices == 1:
-            self._skip_padding(s, self.anchor, plan.tile)
+            self._skip_padding(s, self.anchor, plan)
             schedule_tiles(s, self.anchor, self.roles, plan, self.parallel)
         else:
             own = in_slices(s, self.anchor, plan.slices)
             summing = own.block
-            self._skip_padding(s, own.block, plan.tile)
+            self._skip_padding(s, own.block, plan)
             schedule_slices(s, self.anchor, own, self.roles, plan, self.parallel)
         if pack is Pack.STRIPS and isinstance(self.roles, Contraction):
             pack_strips(s, self.anchor, self.roles)
@@ -258,19 +288,15 @@ class Tiles(Nest):
         shares = self.facts.shares_panels(np.array(plan.tile.lanes), np.array(plan.tile.rows))
         return is_plain and plan.outer[-1] == self.roles.rows and bool(shares)
 
-    def _skips_padding(self, tile: Tile) -> bool:
-        """Whether tiles leave out terms that read padding."""
-        return self.instruction is None and self.facts.remaining(_sizes(tile)) <= 1 - LEAST_PADDING
+    def _skips_padding(self, groups: Mapping[str, int]) -> bool:
+        """Whether tiles leave out terms that read padding, if so many neighbours leave them out together."""
+        return self.instruction is None and self.facts.remaining(groups) <= 1 - LEAST_PADDING
 
-    def _skip_padding(self, s: Schedule, summing: BlockRef, tile: Tile) -> None:
-        if self._skips_padding(tile):
-            knobs, axes, sizes = knobs_of(self.roles), block_at(s.program, summing).stmt.axes, _sizes(tile)
-            s.skip_padding(summing, [sizes.get(knobs.get(place, ""), 1) for place, _ in enumerate(axes)])
-
-
-def _sizes(tile: Tile) -> dict[str, int]:
-    """The extents of a tile, by knob."""
-    return {"lanes": tile.lanes, "rows": tile.rows, "panels": tile.panels}
+    def _skip_padding(self, s: Schedule, summing: BlockRef, plan: Plan) -> None:
+        groups = self._together(plan.tile, plan.written_axes)
+        if self._skips_padding(groups):
+            knobs, axes = knobs_of(self.roles), block_at(s.program, summing).stmt.axes
+            s.skip_padding(summing, [groups.get(knobs.get(place, ""), 1) for place, _ in enumerate(axes)])
 
 
 def tile_knobs(facts: TileFacts, registers: Registers) -> tuple[Knob[int], ...]:

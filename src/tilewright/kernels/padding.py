@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.loops.ir import Block
 from tilewright.loops.program import Program
 from tilewright.schedule.skip_padding import inside
+from tilewright.space.population import BoolArray
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import Const, Expr
 from tilewright.symbolic.linear import Polynomial
@@ -35,16 +36,28 @@ class Sliding:
         """The share of the terms that remain if ``group`` neighbours leave out a term together."""
         return _share(self, group)
 
+    @property
+    def positions(self) -> int:
+        """The number of different positions inside that all outputs read."""
+        a, b, _ = min(self.inside)
+        places = np.add.outer(a * np.arange(self.outputs), b * np.arange(self.taps))
+        return len(np.unique(places[_kept(self, 1)]))
+
 
 @lru_cache(1024)
 def _share(sliding: Sliding, group: int) -> float:
+    weights = np.minimum(group, sliding.outputs - np.arange(0, sliding.outputs, group))
+    return float(weights @ _kept(sliding, group).sum(axis=1)) / (sliding.outputs * sliding.taps)
+
+
+def _kept(sliding: Sliding, group: int) -> BoolArray:
+    """For each ``group`` of outputs and each tap, whether the tap is inside for one of them."""
     first = np.arange(0, sliding.outputs, group)
     taps = np.arange(sliding.taps)
     kept = np.ones((len(first), len(taps)), np.bool_)
     for a, b, c in sliding.inside:
         kept &= np.add.outer(a * first + max(a, 0) * (group - 1) + c, b * taps) >= 0
-    weights = np.minimum(group, sliding.outputs - first)
-    return float(weights @ kept.sum(axis=1)) / (sliding.outputs * sliding.taps)
+    return kept
 
 
 def slidings(program: Program, block: Block) -> dict[int, Sliding]:

@@ -64,6 +64,8 @@ class TileFacts:
     slidings: tuple[tuple[str, Sliding], ...] = ()
     """The axes along which terms read padding, if there are many such; each with the knob whose neighbours leave out a
     term together, if there is one."""
+    written_taps: Sliding | None = None
+    """The taps of a window along the rows, if they may be written out: each row of a tile then leaves out its own."""
     next_panel: bool = False
     """Whether tiles of rows may ask for parts of the next panel."""
     innermost: int = 0
@@ -139,6 +141,10 @@ class TileFacts:
     def remaining(self, sizes: Mapping[str, int]) -> float:
         """The share of the terms that tiles of these ``sizes``, by knob, do not leave out as padding."""
         return prod(sliding.share(sizes.get(knob, 1)) for knob, sliding in self.slidings)
+
+    def taps_of_rows(self, axis: int | None) -> Sliding | None:
+        """The taps along ``axis`` of the block, if rows slide over these, and some read padding."""
+        return next((one for knob, one in self.slidings if knob == "rows" and one.tap == axis), None)
 
 
 LEAST_PADDING = 0.1

@@ -68,6 +68,12 @@ class Plan:
     slices: int = 1
     """Slices of the reduction, whose sums are added in memory (``reduction_slices``)."""
 
+    @property
+    def written_axes(self) -> frozenset[int]:
+        """The axes of the reduction all of whose steps are written out."""
+        loops = [*self.reduction, *self.steps]
+        return frozenset(loops[len(loops) - self.written_out :]).difference(self.steps)
+
     def sizes(self, roles: Roles) -> dict[int, int]:
         """The extents of the tile, by axis."""
         sizes = {roles.vector: self.tile.lanes, roles.rows: self.tile.rows, roles.panels: self.tile.panels}

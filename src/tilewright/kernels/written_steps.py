@@ -19,10 +19,16 @@ def most_steps(block: Block, rows: int | None, most: int) -> int:
     None either where the axis ``rows`` of a tile slides along that loop, over the taps of a window: what several rows
     read in different steps would be kept in registers that there are not.
     """
-    loops = [axis for axis in block.axes if axis.kind is IterKind.REDUCE and axis.extent != ONE]
-    if not loops or (rows is not None and _slides(block, block.axes[rows], loops[-1])):
+    last = last_loop(block)
+    if last is None or (rows is not None and _slides(block, block.axes[rows], block.axes[last])):
         return 0
-    return _steps(loops[-1], most)
+    return _steps(block.axes[last], most)
+
+
+def last_loop(block: Block) -> int | None:
+    """The last axis of the reduction of ``block`` that has more than one step; None if there is none."""
+    loops = [p for p, axis in enumerate(block.axes) if axis.kind is IterKind.REDUCE and axis.extent != ONE]
+    return loops[-1] if loops else None
 
 
 def _slides(block: Block, *axes: IterVar) -> bool:
