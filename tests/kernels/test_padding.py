@@ -34,7 +34,8 @@ def f(*shape: int) -> NDArray[np.float32]:
 @given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.integers(1, 5), st.integers(0, 9), st.integers(1, 4))
 def test_shares_are_counted(outputs: int, taps: int, stride: int, dilation: int, pad: int, group: int) -> None:
     extent = 5
-    sliding = Sliding(0, outputs, taps, frozenset({(stride, dilation, -pad), (-stride, -dilation, extent - 1 + pad)}))
+    inside = frozenset({(stride, dilation, -pad), (-stride, -dilation, extent - 1 + pad)})
+    sliding = Sliding(0, outputs, taps, (inside,))
     kept = 0
     for i in range(outputs):
         first = i // group * group

@@ -268,10 +268,18 @@ def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> froze
         between = {loop: at.expr(size) for loop, size in guard.between}
         inside = at.bounds.extended(between) if between else at.bounds
         for condition in guard.conditions(at.values):
-            if var in condition.variables:
+            if guard.selects and extent <= MAX_PIECES and _is_divided(condition, var):
+                found.update(range(extent))  # phases: each has its own number of taps in the padding
+            elif var in condition.variables:
                 edges = (solve(condition, var, inside) for solve in (solve_upper, solve_lower))
                 found.update(int(edge.value) for edge in edges if isinstance(edge, Const))
     return frozenset(edge for edge in found if 0 < edge < extent)
+
+
+def _is_divided(condition: Expr, var: Var) -> bool:
+    """Whether ``condition`` depends on ``var`` by a division."""
+    divisions = (e for e in symbolic.walk(condition) if isinstance(e, Binary) and e.op in _DIVISIONS)
+    return any(var in division.variables for division in divisions)
 
 
 def _around_longest(cuts: Sequence[int], extent: int) -> frozenset[int]:
