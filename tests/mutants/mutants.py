@@ -4021,4 +4021,25 @@ MUTANTS = (
         "weight.view(np.int8)",
         _INTEGERS,
     ),
+    Mutant(
+        "padding: the first phase stands for all",
+        "kernels/padding.py",
+        "for phase in range(phases))",
+        "for phase in range(1))",
+        ("tests/kernels/test_padding.py::test_shares_of_phases_are_counted",),
+    ),
+    Mutant(
+        "padding: taps that are written out have no estimate of their own",
+        "cost/model.py",
+        "if sliding == facts.written_taps:",
+        "if sliding is None:",
+        ("tests/kernels/test_padding.py::test_each_row_leaves_out_its_own_taps_where_these_are_written_out",),
+    ),
+    Mutant(
+        "partition: phases share a version",
+        "backend/cpu/prepare/partition.py",
+        "found.update(range(extent))",
+        "found.update(range(1))",
+        ("tests/backend/cpu/test_partition.py::test_each_phase_has_a_version",),
+    ),
 )

@@ -46,10 +46,10 @@ class Sliding:
 
     @property
     def positions(self) -> int:
-        """The number of different positions inside that all outputs read."""
+        """The number of different positions inside that all outputs of a phase read."""
         a, b, _ = min(self.inside[0])
         places = np.add.outer(a * np.arange(self.outputs), b * np.arange(self.taps))
-        return len(np.unique(places[np.logical_or.reduce([_kept(self, one, 1) for one in self.inside])]))
+        return max(len(np.unique(places[_kept(self, phase, 1)])) for phase in self.inside)
 
 
 @lru_cache(1024)

@@ -148,13 +148,13 @@ def _analytic(knob: Knob[Value], blocks: TileBlocks, chosen: Mapping[str, int]) 
 
 
 def _written_steps(blocks: TileBlocks) -> dict[str, int]:
-    """The decisions for steps of the last loop of the reduction that are written out, if they exist. Loops that are
-    split into steps of one iteration are inside of one that is not split."""
-    last, steps = blocks.over[-1], blocks.nest.facts.steps
+    """The decisions for steps of the last loop of the reduction that are written out, or all its taps, if they exist.
+    Loops that are split into steps of one iteration are inside of one that is not split."""
+    last, facts = blocks.over[-1], blocks.nest.facts
     if last.is_split:
-        return {last.steps: steps, tile_blocks.WRITTEN_OUT: 1}
+        return {last.steps: facts.steps, tile_blocks.WRITTEN_OUT: 1}
     inside = sum(axis.is_split for axis in blocks.reduced)
-    return {tile_blocks.WRITTEN_OUT: 1 + inside} if last.extent == steps else {}
+    return {tile_blocks.WRITTEN_OUT: 1 + inside} if facts.written_taps or last.extent == facts.steps else {}
 
 
 def _numbers(values: tuple[Value, ...]) -> IntArray:

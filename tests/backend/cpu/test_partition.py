@@ -240,3 +240,30 @@ def test_positions_are_limited_at_the_ends_only() -> None:
     row = np.arange(COLUMNS, dtype=np.float32)
     expected = row[np.minimum((np.arange(3 * COLUMNS) + 1) // 3, COLUMNS - 1)]
     np.testing.assert_array_equal(run_native(s.program, {"row": row})[0], expected)
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_each_phase_has_a_version(stride: int) -> None:
+    """Which of its taps are in the padding depends on the phase by a division; it selects nothing once it is known."""
+    data = te.placeholder((6, LANES), name="data")
+    k = te.reduce_axis((0, 3), name="k")
+
+    def element(p: Expr, y: Expr, lane: Expr) -> Expr:
+        place = y + k.var + (p + 1) // stride
+        return te.sum(te.select((place >= 2) & (place < 7), data[place - 2, lane], 0.0), axis=k)
+
+    s = Schedule(lower([te.compute((stride, 6, LANES), element, name="total")], inputs=[data]))
+    phase, y, lane, tap = s.get_loops("total")
+    s.reorder(phase, tap, y, lane)
+    s.unroll(tap)
+    s.unroll(y)
+    s.vectorize(lane)
+    s.parallel(phase)
+    loops = [node for node in walk(prepare(s.program).body) if isinstance(node, If)]
+    assert len(loops) == stride - 1
+    values = np.random.default_rng(1).standard_normal((6, LANES)).astype(np.float32)
+    padded = np.pad(values, ((2, 8), (0, 0)))
+    padded[7:] = 0
+    starts = [(p + 1) // stride for p in range(stride)]
+    expected = [[sum(padded[y + start + k] for k in range(3)) for y in range(6)] for start in starts]
+    np.testing.assert_allclose(run_native(s.program, {"data": values})[0], expected, rtol=1e-5, atol=1e-6)
