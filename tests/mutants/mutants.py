@@ -4042,4 +4042,11 @@ MUTANTS = (
         "found.update(range(1))",
         ("tests/backend/cpu/test_partition.py::test_each_phase_has_a_version",),
     ),
+    Mutant(
+        "untuned: a copy counts as computed again and again",
+        "tune/untuned/choice.py",
+        "done.operations > REPEATED",
+        "done.operations >= REPEATED",
+        ("tests/tune/untuned/test_choice.py::test_moves_are_known",),
+    ),
 )

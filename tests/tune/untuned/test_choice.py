@@ -97,6 +97,20 @@ def test_windows_along_one_axis_are_known() -> None:
     assert schedule(program, target).trace.to_json() == analytic(Schedule(program), target).trace.to_json()
 
 
+def test_moves_are_known() -> None:
+    """Phases that are interleaved, and cropped, compute nothing, and nothing is computed again."""
+    x = te.placeholder((1, 9 * 231, 10, 10), name="x")
+
+    def place(n: Var, c: Var, h: Var, w: Var) -> Expr:
+        return x[n, (h + 1) % 3 * 693 + (w + 1) % 3 * 231 + c, (h + 1) // 3, (w + 1) // 3]
+
+    whole = te.compute((1, 231, 27, 27), place, name="whole")
+    program = naive(te.compute((1, 231, 26, 26), lambda n, c, h, w: whole[n, c, h, w], name="cropped"))
+    made = schedule(program, TARGET)
+    assert made.trace.to_json() == analytic(Schedule(program), TARGET).trace.to_json()
+    assert any(loop.kind is LoopKind.VECTORIZED for loop in loops_of(made.program, BlockRef("cropped")))
+
+
 def test_short_programs_stay() -> None:
     program = naive(product_of_rows(16, 16, 64))
     assert schedule(program, TARGET).trace.to_json() == analytic(Schedule(program), TARGET).trace.to_json()

@@ -30,7 +30,7 @@ LEAST_CYCLES = 200_000.0
 SLOW = 2.5
 """How many times as long as a pass over its data, or its arithmetic, it takes at least, if it may be naive."""
 REPEATED = 2.0
-"""How many times as many operations as needed it does at least, if it may be."""
+"""Of how many times as many operations as needed it does more, if it may be. A copy does none."""
 BETTER = 0.7
 """The part of its cycles that another schedule takes at most, to be preferred: the estimate is rough."""
 
@@ -86,7 +86,7 @@ def _cycles_if_naive(own: Schedule, opened: Program, naive: Program, target: Tar
     needed, done = count(naive, {}), count(opened if is_known else own.program, {})
     if own.program.intrinsics or needed is None or done is None:
         return None
-    is_repeated = done.operations >= REPEATED * needed.operations
+    is_repeated = done.operations > REPEATED * needed.operations
     if is_known and not is_repeated:
         return None
     try:
