@@ -176,6 +176,9 @@ def test_a_pointwise_convolution_has_one_axis_of_places() -> None:
     merged = merge_places([z], spread([z], known, Machine()), Machine())
     assert {str(m) for m in merged.values()} == {"d0, d1, d2, d3 -> d0, d1 // 16, d2 * 7 + d3, d1 % 16"}
     assert [str(e) for e in relayout([z], merged)[z].shape] == ["1", "4", "49", "16"]
+    (copied,) = require("Relu").apply([z], {})
+    merged = merge_places([copied], {x: blocked(4, 16), y: blocked(4, 16), z: blocked(4, 16)}, Machine())
+    assert [str(e) for e in relayout([copied], merged)[copied].shape] == ["1", "64", "49"]
     window = require("Conv").apply([x, te.placeholder((64, 32, 3, 3), name="v")], {"pads": (1,) * 4})
     assert merge_places(window, known, Machine()) == known
 

@@ -4049,4 +4049,18 @@ MUTANTS = (
         "done.operations >= REPEATED",
         ("tests/tune/untuned/test_choice.py::test_moves_are_known",),
     ),
+    Mutant(
+        "skip_padding: a copy of every few elements loses the first that is inside",
+        "schedule/skip_padding.py",
+        "max(start, -(rest // step) - more)",
+        "max(start, -(rest // step) + 1 - more)",
+        ("tests/schedule/test_skip_padding.py::test_a_copy_of_every_few_elements_is_cropped_to_what_is_inside",),
+    ),
+    Mutant(
+        "relayout: results that are stored plain keep an axis for each dimension of places",
+        "kernels/relayout.py",
+        "for t in outputs if t.shape[2:] in places}",
+        "for t in outputs if t.shape[2:] in ()}",
+        ("tests/kernels/test_relayout.py::test_a_pointwise_convolution_has_one_axis_of_places",),
+    ),
 )

@@ -2,11 +2,18 @@
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tests.schedule import movement
 from tests.schedule.movement import assert_same, refused
+from tilewright import te
 from tilewright.loops.interpreter import interpret
+from tilewright.loops.ir import Alloc
+from tilewright.loops.lower import lower
+from tilewright.loops.visit import walk
 from tilewright.schedule.schedule import Schedule
+from tilewright.symbolic.expr import Expr, Var
 
 GROUPS = [(1, 1, 1), (2, 4, 2)]
 
@@ -33,6 +40,32 @@ def test_the_padded_buffer_is_cropped_to_what_is_read() -> None:
     split.split("y", (None, 2))
     split.skip_padding("C", (1, 1, 2, 1, 1, 1))
     assert "alloc P: f32[2, 10, 10]" in str(split.program)
+
+
+@given(st.integers(1, 5), st.integers(0, 9), st.integers(1, 9), st.integers(1, 4))
+def test_a_copy_of_every_few_elements_is_cropped_to_what_is_inside(step: int, pad: int, size: int, group: int) -> None:
+    """As strides and dilations with a common factor leave it."""
+    x, w = te.placeholder((size,), name="X"), te.placeholder((3,), name="W")
+
+    inside = [j for j in range(16) if 0 <= j * step - pad < size]
+    assume(inside)
+
+    def element(j: Var) -> Expr:
+        place = j * step - pad
+        return te.select((place >= 0) & (place < size), x[place], 0.0)
+
+    k = te.reduce_axis((0, 3), name="k")
+    copy = te.compute((16,), element, name="P")
+    total = te.compute((12,), lambda i: te.sum(copy[i + 2 * k.var] * w[k], axis=k), name="C")
+    s = Schedule(lower([total], inputs=[x, w]))
+    before = s.program
+    firsts = range(0, 12, group)
+    assume(not all(any(i + n + 2 * tap in inside for n in range(group)) for i in firsts for tap in range(3)))
+    s.skip_padding("C", (group, 1))
+    assert_same(before, s.program)
+    (made,) = (node.buffer for node in walk(s.program.body) if isinstance(node, Alloc) and node.buffer.name == "P")
+    kept = min(16, inside[-1] + group) - max(0, inside[0] - group + 1)
+    assert str(made.shape[0]) == str(kept)
 
 
 @pytest.mark.parametrize("groups", GROUPS)

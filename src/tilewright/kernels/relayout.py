@@ -44,6 +44,11 @@ def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     return IndexMap(variables, (*outer, variables[axis] % lanes))
 
 
+def _as_it_is(rank: int) -> IndexMap:
+    variables = tuple(Var(f"d{position}") for position in range(rank))
+    return IndexMap(variables, variables)
+
+
 def lanes_of(index_map: IndexMap) -> int:
     """The block width of a blocked layout."""
     place = digit(index_map.results[-1])
@@ -72,7 +77,8 @@ def merge_places(outputs: Sequence[Tensor], layouts: Layouts, machine: Machine) 
     """``layouts`` with the dimensions after the channels merged, if every read is at the position of its output, and
     there are few positions.
 
-    The order in memory is unchanged. A 1x1 convolution over 7 by 7 positions then has one axis of 49 for tiles.
+    The order in memory is unchanged. A 1x1 convolution over 7 by 7 positions then has one axis of 49 for tiles, and so
+    has a result that is stored plain.
     """
     places = {tensor.shape[2:] for tensor in layouts}
     shape = static(next(iter(places))) if len(places) == 1 else None
@@ -80,7 +86,8 @@ def merge_places(outputs: Sequence[Tensor], layouts: Layouts, machine: Machine) 
         return layouts
     if not all(_stays_in_place(op, layouts) for op in topological_order(outputs)):
         return layouts
-    return {tensor: _merged(index_map, shape) for tensor, index_map in layouts.items()}
+    plain = {t: _as_it_is(t.ndim) for t in outputs if t.shape[2:] in places}
+    return {tensor: _merged(index_map, shape) for tensor, index_map in {**plain, **layouts}.items()}
 
 
 def _stays_in_place(op: Operation, layouts: Layouts) -> bool:

@@ -117,10 +117,10 @@ def _kept(padded: _Padded, sizes: dict[IterVar, int]) -> Kept | None:
         for inequality in inequalities(padded.condition, Bounds({})):
             rest = inequality.get((), 0)
             match inequality.get((place,)), spread:
-                case 1, int(more) if len(inequality) <= 2:
-                    start = max(start, -rest - more)
-                case -1, int(more) if len(inequality) <= 2:
-                    end = min(end, rest + 1 + more)
+                case int(step), int(more) if step > 0 and len(inequality) <= 2:
+                    start = max(start, -(rest // step) - more)
+                case int(step), int(more) if step < 0 and len(inequality) <= 2:
+                    end = min(end, rest // -step + 1 + more)
                 case _:
                     pass
         found.append((start, end))
