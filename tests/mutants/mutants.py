@@ -4063,4 +4063,11 @@ MUTANTS = (
         "for t in outputs if t.shape[2:] in ()}",
         ("tests/kernels/test_relayout.py::test_a_pointwise_convolution_has_one_axis_of_places",),
     ),
+    Mutant(
+        "partition: the last lanes are all of a tile",
+        "backend/cpu/prepare/partition.py",
+        "if needed > 0 else lanes",
+        "if needed > lanes else lanes",
+        ("tests/backend/cpu/test_partition.py::test_the_last_lanes_are_those_that_are_needed",),
+    ),
 )

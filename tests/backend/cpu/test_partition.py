@@ -267,3 +267,24 @@ def test_each_phase_has_a_version(stride: int) -> None:
     starts = [(p + 1) // stride for p in range(stride)]
     expected = [[sum(padded[y + start + k] for k in range(3)) for y in range(6)] for start in starts]
     np.testing.assert_allclose(run_native(s.program, {"data": values})[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("columns", "lanes", "expected"), [(48, 32, [32, 16]), (34, 32, [32, 8]), (40, 64, [64]), (72, 64, [64, 8])]
+)
+def test_the_last_lanes_are_those_that_are_needed(columns: int, lanes: int, expected: list[int]) -> None:
+    """A tile of several registers at the end of a row computes in no register of which it needs no lane."""
+    a, b = te.placeholder((5, 7), name="a"), te.placeholder((7, columns), name="b")
+    k = te.reduce_axis((0, 7), name="k")
+    c = te.compute((5, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    s = Schedule(lower([c], inputs=[a, b]))
+    i, j, _ = s.get_loops("c")
+    outer, lane = s.split(j, (None, lanes))
+    s.reorder(outer, s.get_loops("c")[-1], i, lane)
+    s.vectorize(lane)
+    found = [node for node in walk(prepare(s.program).body) if isinstance(node, Loop)]
+    extents = {int(str(loop.extent)) for loop in found if loop.kind is LoopKind.VECTORIZED}
+    assert extents == set(expected)
+    values = [np.random.default_rng(1).standard_normal(shape).astype(np.float32) for shape in ((5, 7), (7, columns))]
+    result = run_native(s.program, {"a": values[0], "b": values[1]})[0]
+    np.testing.assert_allclose(result, values[0] @ values[1], rtol=1e-5, atol=1e-5)

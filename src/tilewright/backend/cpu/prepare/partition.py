@@ -37,7 +37,7 @@ from tilewright.symbolic.expr import (
 )
 from tilewright.symbolic.operations import NEGATED, BinaryOp, UnaryOp
 from tilewright.symbolic.simplify import prove, simplify
-from tilewright.symbolic.solve import solve_lower, solve_upper
+from tilewright.symbolic.solve import solve_false_from, solve_lower, solve_upper
 from tilewright.symbolic.traversal import all_of, conjuncts, reads_in, transform
 
 MAX_PIECES = 3
@@ -110,7 +110,9 @@ class _Partition:
             pieces = [(ZERO, extent)] if end is None else [(ZERO, end), (end, simplify(extent - end, at.bounds))]
             return seq(*(self._open_piece(loop, start, times, at) for start, times in pieces))
         times = int(extent.value)
-        cuts = [] if loop.kind is LoopKind.VECTORIZED else self._cuts(loop, times, loop.body, at)
+        if loop.kind is LoopKind.VECTORIZED:
+            return self._piece(loop, 0, _needed_lanes(loop, times, at), at)
+        cuts = self._cuts(loop, times, loop.body, at)
         edges = [0, *cuts, times]
         return seq(*(self._piece(loop, start, end, at) for start, end in itertools.pairwise(edges)))
 
@@ -274,6 +276,22 @@ def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> froze
                 edges = (solve(condition, var, inside) for solve in (solve_upper, solve_lower))
                 found.update(int(edge.value) for edge in edges if isinstance(edge, Const))
     return frozenset(edge for edge in found if 0 < edge < extent)
+
+
+LEAST_LANES = 8
+"""Lanes up to which fewer would not be faster: a register, or half of one."""
+
+
+def _needed_lanes(loop: Loop, lanes: int, at: _Place) -> int:
+    """The number of ``lanes`` without those registers of which a guard around all of ``loop`` needs none: a tile of
+    four registers at the end of a row may have elements for one."""
+    if not isinstance(loop.body, If) or loop.body.otherwise is not None:
+        return lanes
+    known = at.inside(loop.var, const(lanes)).bounds
+    conditions = (at.expr(part) for part in conjuncts(loop.body.condition))
+    ends = [solve_false_from(part, loop.var, known) for part in conditions if loop.var in part.variables]
+    needed = min((int(end.value) for end in ends if isinstance(end, Const)), default=lanes)
+    return min(lanes, max(LEAST_LANES, 1 << (needed - 1).bit_length())) if needed > 0 else lanes
 
 
 def _is_divided(condition: Expr, var: Var) -> bool:
