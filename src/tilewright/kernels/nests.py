@@ -163,7 +163,7 @@ class Tiles(Nest):
             is_tile = 0 < width <= VECTORS[-1] * registers.lanes
             is_next = is_tile and has_next_panel(block, roles, several=level == 2)
             steps = most_steps(block, roles.rows, target.machine.unrolled_steps)
-            taps = facts.taps_of_rows(last_loop(block))
+            taps = facts.taps_of_rows(last_loop(block), target.machine.unrolled_taps)
             facts = replace(facts, next_panel=is_next, steps=steps, written_taps=taps)
         pack = [Pack.NOTHING]
         pack += [Pack.MATRIX] if facts.is_row_major else []

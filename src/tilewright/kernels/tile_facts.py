@@ -142,9 +142,10 @@ class TileFacts:
         """The share of the terms that tiles of these ``sizes``, by knob, do not leave out as padding."""
         return prod(sliding.share(sizes.get(knob, 1)) for knob, sliding in self.slidings)
 
-    def taps_of_rows(self, axis: int | None) -> Sliding | None:
-        """The taps along ``axis`` of the block, if rows slide over these, and some read padding."""
-        return next((one for knob, one in self.slidings if knob == "rows" and one.tap == axis), None)
+    def taps_of_rows(self, axis: int | None, most: int) -> Sliding | None:
+        """The taps along ``axis`` of the block, at most ``most``, if rows slide over these, and some read padding."""
+        found = (one for knob, one in self.slidings if knob == "rows" and one.tap == axis)
+        return next((one for one in found if one.taps <= most), None)
 
 
 LEAST_PADDING = 0.1
