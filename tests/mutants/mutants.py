@@ -4070,4 +4070,11 @@ MUTANTS = (
         "if needed > lanes else lanes",
         ("tests/backend/cpu/test_partition.py::test_the_last_lanes_are_those_that_are_needed",),
     ),
+    Mutant(
+        "filtering: lines that are stored need not be fetched",
+        "passes/alternatives/minimal_filtering.py",
+        "fetched = f32.itemsize * stored if",
+        "fetched = 0 * stored if",
+        ("tests/passes/test_estimated_ways.py::test_transformed_elements_are_moved",),
+    ),
 )

@@ -103,14 +103,14 @@ class Problem:
         weights = points * prod(self.weight[: -len(self.filterings)])
         sums = leaving * prod(self.weight[1 : -len(self.filterings)]) * _filled(self.weight[0] // self.group, target)
         products = sum_cycles(int(sums), weights, target)
-        products = max(products, _moving(leaving, target))  # few channels, so that storing takes longer than summing
-        leaving_cycles = max(_transforming(leaving, target), _moving(leaving + prod(self.result), target))
-        entering = points * self.tiles * prod(self.layers) * self.data[1]
-        return self.cycles_of_input(target) + products + leaving_cycles + _spilled(entering + leaving, target)
+        products = max(products, _moving(0, leaving, target))  # few channels, so that storing takes longer than summing
+        leaving_cycles = max(_transforming(leaving, target), _moving(leaving, prod(self.result), target))
+        spilled = _spilled(self._entering + leaving, target)
+        return self.cycles_of_input(target) + products + leaving_cycles + spilled
 
     def cycles_of_input(self, target: Target) -> float:
         """Those of the transform of the data."""
-        return _transforming(prod(self.points) * self.tiles * prod(self.layers) * self.data[1], target)
+        return max(_transforming(self._entering, target), _moving(prod(self.data), self._entering, target))
 
     def input_options(self) -> dict[str, Attribute]:
         """The attributes of the transform of the data: convolutions of one image for which they are equal share it."""
@@ -123,6 +123,11 @@ class Problem:
         return {"tile": self.tile, "taps": self.taps, **moves, "outputs": self.extents}
 
     @property
+    def _entering(self) -> int:
+        """Elements of the transformed data."""
+        return prod(self.points) * self.tiles * prod(self.layers) * self.data[1]
+
+    @property
     def _planes(self) -> int:
         return len(self.extents) - len(self.filterings)
 
@@ -133,9 +138,11 @@ def _transforming(points: int, target: Target) -> float:
     return machine.shared_kernel_start + points / target.lanes(8 * f32.itemsize) * machine.transform_cycles
 
 
-def _moving(elements: int, target: Target) -> float:
-    """Cycles in which so many elements are read, or stored."""
-    return pass_cycles(Work(0, 0, f32.itemsize * elements), target)
+def _moving(read: int, stored: int, target: Target) -> float:
+    """Cycles in which so many elements are read and stored. Lines that are stored are fetched first from far caches."""
+    own = f32.itemsize * (read + stored)
+    fetched = f32.itemsize * stored if own > target.l2_bytes else 0
+    return pass_cycles(Work(0, 0, own + fetched), target)
 
 
 def _filled(columns: int, target: Target) -> float:
@@ -173,6 +180,8 @@ class MinimalFiltering:
             return
         blocked, target = can_be_blocked(node.outputs[0], facts.target), facts.target
         cycles = problem.cycles(target) * filled_blocks(node.outputs[0], facts.blocks)
+        if node.outputs[0] in facts.outside:  # it is brought into rows by a kernel of its own
+            cycles += _moving(prod(problem.result), prod(problem.result), target)
         reads = Reads.BLOCKED if can_be_blocked(data, target) else Reads.AS_THEY_ARE
         kind = ("winograd", *problem.input_options().items())
         first, errors = FirstStep(kind, problem.cycles_of_input(target)), self.errors or _errors(problem)
