@@ -2504,8 +2504,8 @@ MUTANTS = (
     Mutant(
         "one accumulator is as good as many",
         "cost/model.py",
-        "np.maximum(np.maximum(arithmetic, loads), machine.fma_latency)",
-        "np.maximum(arithmetic, loads)",
+        "np.maximum(np.maximum(arithmetic, loads / target.loads_per_cycle), machine.fma_latency)",
+        "np.maximum(arithmetic, loads / target.loads_per_cycle)",
         _MODEL,
     ),
     Mutant(
