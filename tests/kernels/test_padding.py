@@ -1,6 +1,7 @@
 """What convolutions leave out as padding: counted, and computed without a change to the result."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,6 +143,14 @@ def test_taps_are_written_out_for_whole_rows_and_few_registers(size: int, rows: 
     """Of a part of a row, which taps are outside is another for each part."""
     with pytest.raises(ScheduleError, match="do not go together"):
         tiles_of(small_image(size), rows=rows, panels=2, unroll=Unroll.INNERMOST.value)
+
+
+@pytest.mark.parametrize(("most", "values"), [(3, (0, Unroll.INNERMOST.value)), (2, (0,))])
+def test_few_taps_are_written_out(most: int, values: tuple[int, ...]) -> None:
+    target = replace(ZEN4, machine=replace(ZEN4.machine, unrolled_taps=most))
+    *_, tiles = open_space(small_image(), target).nests
+    assert isinstance(tiles, Tiles)
+    assert tiles.values("unroll") == values
 
 
 def test_the_larger_space_begins_with_taps_that_are_written_out() -> None:

@@ -244,7 +244,7 @@ def test_positions_are_limited_at_the_ends_only() -> None:
 
 @pytest.mark.parametrize("stride", [2, 3])
 def test_each_phase_has_a_version(stride: int) -> None:
-    """Which of its taps are in the padding depends on the phase by a division; it selects nothing once it is known."""
+    """Which of its taps are in the padding depends on the phase by a division."""
     data = te.placeholder((6, LANES), name="data")
     k = te.reduce_axis((0, 3), name="k")
 

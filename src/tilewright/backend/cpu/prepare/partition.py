@@ -278,7 +278,7 @@ def _limits(var: Var, extent: int, guards: Iterable[Guard], at: _Place) -> froze
     return frozenset(edge for edge in found if 0 < edge < extent)
 
 
-LEAST_LANES = 8
+_FEWEST_LANES = 8
 """Lanes up to which fewer would not be faster: a register, or half of one."""
 
 
@@ -291,7 +291,7 @@ def _needed_lanes(loop: Loop, lanes: int, at: _Place) -> int:
     conditions = (at.expr(part) for part in conjuncts(loop.body.condition))
     ends = [solve_false_from(part, loop.var, known) for part in conditions if loop.var in part.variables]
     needed = min((int(end.value) for end in ends if isinstance(end, Const)), default=lanes)
-    return min(lanes, max(LEAST_LANES, 1 << (needed - 1).bit_length())) if needed > 0 else lanes
+    return min(lanes, max(_FEWEST_LANES, 1 << (needed - 1).bit_length())) if needed > 0 else lanes
 
 
 def _is_divided(condition: Expr, var: Var) -> bool:
