@@ -76,3 +76,12 @@ def test_a_product_that_is_added_to_a_product_is_no_multiply_add() -> None:
     two = te.compute((4,), lambda i: a[i] * a[i] + a[i] * a[i], name="two")
     assert count(lower([one], name="k", inputs=[a]), {}) == Work(4, 0, 32)
     assert count(lower([two], name="k", inputs=[a]), {}) == Work(0, 12, 32)
+
+
+def test_of_what_indices_select_one_side_is_computed() -> None:
+    """Parts of a concatenation are computed once, in whatever number of parts; by data, both sides are."""
+    a, b = te.placeholder((3, 4), name="a"), te.placeholder((2, 4), name="b")
+    joined = te.compute((5, 4), lambda i, j: te.select(i < 3, a[i, j] * 2.0, te.exp(b[i - 3, j]) / 3.0), name="joined")
+    assert count(lower([joined], name="k", inputs=[a, b]), {}) == Work(0, 60, 4 * (12 + 8 + 20), functions=20)
+    chosen = te.compute((3, 4), lambda i, j: te.select(a[i, j] < 3.0, a[i, j] * 2.0, te.exp(a[i, j])), name="chosen")
+    assert count(lower([chosen], name="k", inputs=[a]), {}) == Work(0, 12 * 4, 4 * 24, functions=12)

@@ -29,6 +29,7 @@ _KNOWN: dict[str, Callable[[], Tensor]] = {
     "sum": partial(programs.everything_summed, 12, 40),
     "norm": partial(programs.norm, 16),
     "product of rows": partial(programs.product_of_rows, 12, 24, 40),
+    "outer products": partial(programs.outer_products, 12, 40),
     "smoothed twice": partial(programs.smoothed_twice, 13, 30),
     "winograd": partial(programs.winograd, 4, 2, 4),
     "bytes": partial(programs.dot_product, 8, 32, 24, u8, i8, i32),

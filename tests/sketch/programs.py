@@ -145,6 +145,13 @@ def product_of_rows(m: int, n: int, k: int) -> Tensor:
     return te.compute((m, n), lambda i, j: te.sum(a[i, r] * b[j, r], axis=r), name="C")
 
 
+def outer_products(m: int, n: int) -> Tensor:
+    """One of another: both use their vectors again, so that either may be tiled."""
+    x, y, u, v = (te.placeholder((size,), name=name) for name, size in (("X", m), ("Y", n), ("U", m), ("V", n)))
+    grown = te.compute((m, n), lambda i, j: te.exp(x[i] * y[j]), name="G")
+    return te.compute((m, n), lambda i, j: grown[i, j] * u[i] + v[j], name="S")
+
+
 def gram(m: int, k: int) -> Tensor:
     """The products of all pairs of rows."""
     a, r = te.placeholder((m, k), name="A"), te.reduce_axis((0, k), "k")

@@ -148,7 +148,11 @@ def test_own_rules_come_first() -> None:
     assert second.knobs[0].values == (8,)
 
 
-@pytest.mark.parametrize("output", [programs.softmax(4, 12), programs.convolution(6, 4, 8)], ids=["softmax", "conv"])
+@pytest.mark.parametrize(
+    "output",
+    [programs.softmax(4, 12), programs.convolution(6, 4, 8), programs.outer_products(12, 40)],
+    ids=["softmax", "conv", "outer products"],
+)
 def test_what_is_asked_does_not_depend_on_answers(output: Tensor) -> None:
     naive = programs.naive(output)
     for sketch, space in sketch_spaces(naive, FOUR_CORES):

@@ -39,7 +39,8 @@ def count(program: Program, dims: Mapping[str, int]) -> Work | None:
     """The work of ``program``, naive, for run-time extents by name; None if a loop's length depends on data.
 
     An arithmetic operation, comparison, selection or function (``exp``) on data counts as one operation; conversions
-    and index arithmetic are free. Both sides of selections and branches count. The bytes of an argument are limited by
+    and index arithmetic are free. Both sides of branches count, and of selections by data; of a selection by indices,
+    as of the parts of a concatenation, the side with more operations: loops are cut where it changes. The bytes of an argument are limited by
     the number of accesses and by its size.
     """
     counter = _Counter({Extent(name): const(size) for name, size in dims.items()})
@@ -109,6 +110,10 @@ class _Counter:
         if not expr.has_reads:
             return
         parts = expr.operands()
+        if isinstance(expr, Select) and not expr.condition.has_reads:
+            self.others += times
+            self._larger(expr.a, expr.b, times)
+            return
         if isinstance(expr, Read):
             self._accesses[expr.source.name] = self._accesses.get(expr.source.name, 0) + times
         elif _is_multiply_add(expr):
@@ -119,6 +124,22 @@ class _Counter:
             self.functions += times * _is_function(expr)
         for part in parts:
             self._value(part, times)
+
+    def _larger(self, one: Expr, other: Expr, times: int) -> None:
+        """Count the operations of the expression that has more, and the accesses of both."""
+        before = self._operations
+        self._value(one, times)
+        first, self._operations = self._operations, before
+        self._value(other, times)
+        self._operations = max(first, self._operations, key=lambda done: 2 * done[0] + done[1])
+
+    @property
+    def _operations(self) -> tuple[int, int, int]:
+        return self.multiply_adds, self.others, self.functions
+
+    @_operations.setter
+    def _operations(self, done: tuple[int, int, int]) -> None:
+        self.multiply_adds, self.others, self.functions = done
 
     def _runs(self, extent: Expr) -> tuple[int, int]:
         """How often a loop runs in all iterations of the loops around that its extent depends on, and their number."""

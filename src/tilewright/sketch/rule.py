@@ -123,8 +123,8 @@ class Draft:
 
     @property
     def placed(self) -> frozenset[str]:
-        """Consumers that no other block can be fused with: in threads, each has its place on one tile."""
-        return frozenset({*self.fetched, *(self.fixed if self.structure.has_threads else ())})
+        """Consumers that no other block can be fused with: they are tiled, or, in threads, have their place on one tile."""
+        return frozenset({*self.fetched, *self.tiles, *(self.fixed if self.structure.has_threads else ())})
 
     def names(self) -> list[str]:
         """The names of all blocks, producers before their consumers."""
