@@ -40,8 +40,8 @@ def count(program: Program, dims: Mapping[str, int]) -> Work | None:
 
     An arithmetic operation, comparison, selection or function (``exp``) on data counts as one operation; conversions
     and index arithmetic are free. Both sides of branches count, and of selections by data; of a selection by indices,
-    as of the parts of a concatenation, the side with more operations: loops are cut where it changes. The bytes of an argument are limited by
-    the number of accesses and by its size.
+    as of the parts of a concatenation, the side with more operations: loops are cut where it changes. The bytes of an
+    argument are limited by the number of accesses and by its size.
     """
     counter = _Counter({Extent(name): const(size) for name, size in dims.items()})
     try:

@@ -123,7 +123,7 @@ class Draft:
 
     @property
     def placed(self) -> frozenset[str]:
-        """Consumers that no other block can be fused with: they are tiled, or, in threads, have their place on one tile."""
+        """Consumers that no other block can be fused with: tiled ones, and, in threads, those that have their place."""
         return frozenset({*self.fetched, *self.tiles, *(self.fixed if self.structure.has_threads else ())})
 
     def names(self) -> list[str]:
