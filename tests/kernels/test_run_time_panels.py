@@ -8,11 +8,13 @@ from onnx import ModelProto, helper
 import tilewright
 from tests.frontend.models import model, run_onnxruntime
 from tests.ops.nodes import NodeCase, check
-from tilewright.kernels.run_time_panels import copied_panels
+from tilewright.kernels.packing import Group
+from tilewright.kernels.relayout import Layouts
+from tilewright.kernels.run_time_panels import copied_panels, with_copies
 from tilewright.loops.visit import allocations
 from tilewright.target.target import Target
 from tilewright.tensor import build as te
-from tilewright.tensor.ir import Tensor
+from tilewright.tensor.ir import Compute, Tensor, inputs_of
 
 HOST = Target.host()
 random = np.random.default_rng(3)
@@ -27,19 +29,44 @@ def product(b: Tensor, rows: int = 5) -> Tensor:
     return te.compute((rows, b.shape[1]), lambda m, n: te.sum(a[m, k.var] * b[k.var, n], axis=k), name="c")
 
 
+def no_groups(op: Compute, source: Tensor, layouts: Layouts) -> None:
+    """No instruction has several products."""
+
+
 def test_what_is_copied() -> None:
     b = te.placeholder((40, 30), name="b")
     across = te.compute((30, 40), lambda k, n: b[n, k], name="across")
     rows = te.compute((20, 30), lambda k, n: b[k + 7, n], name="rows")
     half = te.compute((40, 15), lambda k, n: b[k, n * 2], name="half")
     scaled = te.compute((30, 40), lambda k, n: across[k, n] * 2.0, name="scaled")
-    assert copied_panels([product(across)], {}) == {across}
-    assert copied_panels([product(half)], {}) == {half}
-    assert not copied_panels([product(b)], {})
-    assert not copied_panels([product(rows)], {})
-    assert not copied_panels([product(across), across], {})
-    assert not copied_panels([product(across), product(across)], {})
-    assert not copied_panels([product(scaled)], {})  # of what is computed itself
+    assert copied_panels([product(across)], {}, no_groups) == {across}
+    assert copied_panels([product(half)], {}, no_groups) == {half}
+    assert not copied_panels([product(b)], {}, no_groups)
+    assert not copied_panels([product(rows)], {}, no_groups)
+    assert not copied_panels([product(across), across], {}, no_groups)
+    assert not copied_panels([product(across), product(across)], {}, no_groups)
+    assert not copied_panels([product(scaled)], {}, no_groups)  # of what is computed itself
+
+
+def test_what_an_instruction_groups_is_copied() -> None:
+    b = te.placeholder((40, 30), name="b")
+    rows = te.compute((20, 30), lambda k, n: b[k + 7, n], name="rows")
+    made = product(rows)
+    assert isinstance(made.op, Compute)
+    group = Group(made.op.reduce_axis[0].var, 2)
+    assert copied_panels([made], {}, lambda op, source, layouts: group if source is rows else None) == {rows}
+
+
+def test_copies_of_placeholders() -> None:
+    """A result of the kernel itself needs none."""
+    b = te.placeholder((40, 30), name="b")
+    twice = te.compute((40, 30), lambda k, n: b[k, n] * 2.0, name="twice")
+    (made,) = with_copies([product(b)], [b])
+    copy = next(source for source in inputs_of(made.op) if source.name == "b_copy")
+    assert copied_panels([made], {}, lambda op, source, layouts: None) == set()
+    assert inputs_of(copy.op) == (b,)
+    kept = product(twice)
+    assert with_copies([kept], [twice]) == [kept]
 
 
 def transposed(*shapes: tuple[int, ...]) -> tuple[ModelProto, dict[str, NDArray[np.float32]]]:

@@ -119,7 +119,9 @@ def test_what_is_narrow() -> None:
     graph = prepare(load(single_node("GRU", {"X": data(4, 2, 16)}, weights("GRU", 16, 32), hidden_size=32)))
     found = narrow(graph, Precision.BF16, BEST)
     (layer,) = (node for node in graph.nodes if node.op.name == "GRU")
-    assert found.weights[layer.outputs[0].name] == {v for v in layer.inputs if v is not None and v in graph.constants}
+    assert found.weights[layer.outputs[0].name] == {
+        v.name for v in layer.inputs if v is not None and v in graph.constants
+    }
     assert not {value.name for value in (*layer.inputs, *layer.outputs) if value is not None} & found.values
     assert all(value.dtype == f32 for value in layer.outputs)
 

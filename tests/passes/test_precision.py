@@ -148,7 +148,7 @@ def test_what_is_narrow() -> None:
     assert set(found.weights) == {"q", "y"}
 
 
-@pytest.mark.parametrize(("rows", "names"), [(4, {"m", "n"}), (4096, {"q", "s", "p", "m", "n", "o"})])
+@pytest.mark.parametrize(("rows", "names"), [(4, {"m"}), (4096, {"q", "s", "p", "m", "o"})])
 def test_small_values_stay_wide_between_elementwise_operators(rows: int, names: set[str]) -> None:
     """What stays in the first cache takes no less time in 16 bits."""
     text = f"""net (float[{rows}, 64] x) => (float[{rows}, 64] y) {{

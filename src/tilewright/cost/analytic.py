@@ -69,7 +69,7 @@ def open_space(s: Schedule, target: Target) -> Nests:
     if attention is not None:
         return Nests((attention,))
     anchor, stages = _anchor(s), first_stages(s)
-    kept = _computed_operands(s, anchor) | _panel_to_keep(s, anchor)
+    kept = _computed_operands(s, anchor) | _operands_to_keep(s, anchor, target)
     unmade = _multiplied_by_rows(s, anchor, kept, target)
     kept = (kept - unmade) | _padded_rows(s, target)
     inline_all(s, keep=kept | _expensive_shared(s) | stages)
@@ -207,18 +207,37 @@ def _is_expensive(value: Expr) -> bool:
     return False
 
 
-def _panel_to_keep(s: Schedule, anchor: BlockRef | None) -> frozenset[str]:
-    """The panel's buffer, if inlining its producer would make its rows non-contiguous (such as a transpose)."""
+def _operands_to_keep(s: Schedule, anchor: BlockRef | None, target: Target) -> frozenset[str]:
+    """The panel's buffer, if inlining its producer would make its rows non-contiguous (such as a transpose); of what an
+    instruction multiplies, the panel in its order, and data whose neighbours would not be neighbours."""
     if anchor is None:
         return frozenset()
-    before = analyze(block_at(s.program, anchor).stmt)
-    if before is None or not before.panel_is_contiguous:
+    block = block_at(s.program, anchor).stmt
+    before = analyze(block)
+    if before is None:
         return frozenset()
+    panel = frozenset({before.panel})
+    if instruction_for(block, before, target) is not None:
+        return panel if _is_instruction(s, anchor, panel, target) else panel | {before.broadcast}
+    if not before.panel_is_contiguous:
+        return frozenset()
+    after = analyze(_without_producers(s, anchor, frozenset()))
+    return frozenset() if after is not None and after.panel_is_contiguous else panel
+
+
+def _is_instruction(s: Schedule, anchor: BlockRef, kept: frozenset[str], target: Target) -> bool:
+    """Whether ``target`` has an instruction for the sums, if what is not ``kept`` is inlined."""
+    block = _without_producers(s, anchor, kept)
+    roles = analyze(block)
+    return roles is not None and instruction_for(block, roles, target) is not None
+
+
+def _without_producers(s: Schedule, anchor: BlockRef, kept: frozenset[str]) -> Block:
+    """The block of the sums that reads through what only moves elements, unless it is ``kept``."""
     trial = s.copy()
     later = all_blocks(s.program.body)[len(_before(s, anchor)) :]
-    inline_all(trial, keep=_computed_operands(s, anchor) | {r.buffer.name for b in later for r in b.writes})
-    after = analyze(block_at(trial.program, anchor).stmt)
-    return frozenset() if after is not None and after.panel_is_contiguous else frozenset({before.panel})
+    inline_all(trial, keep=kept | _computed_operands(s, anchor) | {r.buffer.name for b in later for r in b.writes})
+    return block_at(trial.program, anchor).stmt
 
 
 def _multiplied_by_rows(s: Schedule, anchor: BlockRef | None, kept: frozenset[str], target: Target) -> frozenset[str]:

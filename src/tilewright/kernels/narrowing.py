@@ -46,16 +46,17 @@ def narrowed(
     stored: Mapping[Tensor, DType],
     weights: Collection[Tensor],
     leaving: Sequence[DType],
+    narrow: DType | None,
     is_flushing: bool,
 ) -> tuple[list[Tensor], dict[Tensor, Tensor]]:
     """``outputs`` with the dtypes ``leaving``, and the new placeholders by the old ones.
 
-    ``stored``: dtypes of placeholders. ``weights``: those of them whose products have narrow operands. ``is_flushing``:
+    ``stored``: dtypes of placeholders. ``weights``: factors of products whose operands are ``narrow``. ``is_flushing``:
     whether subnormal numbers become 0 when they are rounded, as by instructions for bfloat16.
     """
     made = operations(outputs)
     states = frozenset(state for op, _ in made if isinstance(op, Scan) for state in op.state)
-    narrowing = _Narrowing(stored, frozenset(weights), states, is_flushing)
+    narrowing = _Narrowing(stored, frozenset(weights), states, narrow, is_flushing)
     for op, tensors in made:
         narrowing.rewrite(op, tensors)
     results = [narrowing.rounded(t, dtype) for t, dtype in zip(outputs, leaving, strict=True)]
@@ -70,6 +71,8 @@ class _Narrowing:
     weights: frozenset[Tensor]
     states: frozenset[Tensor]
     """The states of recurrences."""
+    dtype: DType | None
+    """Of the operands of products with ``weights``."""
     is_flushing: bool
     made: dict[Tensor, Tensor] = field(default_factory=dict[Tensor, Tensor])
     narrow: dict[tuple[Tensor, DType], Tensor] = field(default_factory=dict[tuple[Tensor, DType], Tensor])
@@ -145,9 +148,8 @@ class _Narrowing:
         """The dtype of the operands of ``op``, if it is a product with a narrow weight."""
         for read in factors(op) or ():
             assert isinstance(read.source, Tensor), "see `factors`"
-            origin = origin_of(read.source, read.indices)[0]
-            if origin in self.weights:
-                return self.stored[origin]
+            if read.source in self.weights or origin_of(read.source, read.indices)[0] in self.weights:
+                return self.dtype
         return None
 
     def _widened(self, tensor: Tensor) -> Tensor:

@@ -107,7 +107,9 @@ class Choices:
         ways = {value: state.way for value, state in self.states.items()}
         copied = frozenset(value for value, state in self.states.items() if state.is_copied)
         made = computed(self.graph, ways, self.facts.names, constants)
-        return replace(lay_out(made, copied, self.facts.blocks), narrow=self.facts.narrow.multiplying(made.narrow))
+        return replace(
+            lay_out(made, copied, self.facts.blocks), narrow=self.facts.narrow.multiplying(made.narrow, made.rounded)
+        )
 
 
 def choose(

@@ -25,7 +25,8 @@ class Computed:
     graph: Graph
     in_blocks: frozenset[Value]
     reads: Mapping[Value, Reads]
-    narrow: Mapping[str, frozenset[Value]]
+    narrow: Mapping[str, frozenset[str]]
+    rounded: frozenset[str]
     """See ``Building``."""
 
 
@@ -45,13 +46,16 @@ class LaidOut:
 
     def stored(self, value: Value) -> DType:
         """The dtype in which ``value`` is stored."""
-        return self.narrow.stored(self.copies.get(value.name, value.name)) or value.dtype
+        return self.narrow.stored(self._given(value)) or value.dtype
 
     def weights(self, nodes: Iterable[Node]) -> frozenset[Value]:
-        """The weights of ``nodes`` whose products have narrow operands."""
-        known = self.narrow.weights
-        names = (self.copies.get(name, name) for name in (node.outputs[0].name for node in nodes))
-        return frozenset(value for name in names for value in known.get(name, ()))
+        """The right operands of products of ``nodes`` whose operands are rounded."""
+        known, inputs = self.narrow.weights, ((node, v) for node in nodes for v in node.inputs if v is not None)
+        return frozenset(v for node, v in inputs if self._given(v) in known.get(self._given(node.outputs[0]), ()))
+
+    def _given(self, value: Value) -> str:
+        """Its name in the model."""
+        return self.copies.get(value.name, value.name)
 
     @property
     def leaving_blocks(self) -> frozenset[Value]:

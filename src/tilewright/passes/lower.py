@@ -14,7 +14,7 @@ from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
 from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
-from tilewright.kernels.run_time_panels import copied_panels
+from tilewright.kernels.run_time_panels import copied_panels, with_copies
 from tilewright.kernels.run_time_weights import Copied, copied_weights
 from tilewright.loops.lower import lower
 from tilewright.loops.program import Program
@@ -161,7 +161,7 @@ def to_kernel(
     unblocked = _unblocked(group, laid_out)
     leaving = (*group.outputs, *unblocked)
     results, stored_as = _narrowed(
-        [made[_made_as(v, group, made, layouts)] for v in leaving], leaving, inputs, group, laid_out
+        [made[_made_as(v, group, made, layouts)] for v in leaving], leaving, made, inputs, group, laid_out
     )
     inputs = {value: stored_as.get(tensor, tensor) for value, tensor in inputs.items()}
     tables = index_tables([v for v in group.inputs if seen[v] == v], graph)
@@ -189,7 +189,7 @@ def to_kernel(
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)
     if packings is None:
-        known_later = {*weights.copies, *copied_panels(outputs, stored)}
+        known_later = {*weights.copies, *copied_panels(outputs, stored, groups)}
         steps = target.machine.unrolled_steps
         stored_so = constant_layouts(outputs, {*constants, *known_later}, stored, widths, groups, steps)
     else:
@@ -206,6 +206,7 @@ def to_kernel(
 def _narrowed(
     results: list[Tensor],
     leaving: Sequence[Value],
+    made: Mapping[Value, Tensor],
     inputs: Mapping[Value, Tensor],
     group: Group,
     laid_out: LaidOut,
@@ -214,10 +215,12 @@ def _narrowed(
     narrow, weights = laid_out.narrow, laid_out.weights(group.nodes)
     if narrow.dtype is None and not narrow.constants:
         return results, {}
-    stored = {t: narrow.dtype if narrow.dtype and v in weights else laid_out.stored(v) for v, t in inputs.items()}
-    factors = [t for value, t in inputs.items() if value in weights]
+    known = {value for value in weights if value in laid_out.graph.constants}
+    stored = {t: narrow.dtype if narrow.dtype and v in known else laid_out.stored(v) for v, t in inputs.items()}
+    results = with_copies(results, [made[value] for value in weights - known])
+    factors = [made[value] for value in weights]
     dtypes = [laid_out.stored(value) for value in leaving]
-    return narrowed(results, stored, factors, dtypes, narrow.is_flushing)
+    return narrowed(results, stored, factors, dtypes, narrow.dtype, narrow.is_flushing)
 
 
 def _have_functional_form(results: list[Tensor]) -> bool:

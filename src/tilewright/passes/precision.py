@@ -1,13 +1,13 @@
 """Decides which values of a graph are stored in 16 bits, and which products have operands of 16 bits.
 
 The graph keeps its dtypes: all arithmetic, and all sums, are in f32. A value that passes from one kernel to another is
-rounded when it is stored (``kernels.narrowing``). With bfloat16, the operands of products with constant weights are
-rounded as well, where the target has dot products for them, which add exact products in f32. Those of recurrences, too:
-there, only the operands of the products are rounded, and all states stay in f32. Small values stay in f32 between
-elementwise operators, which is as fast.
+rounded when it is stored (``kernels.narrowing``). With bfloat16, the operands of products with constant weights, and of
+large products of two values, are rounded as well, where the target has dot products for them, which add exact products
+in f32. Those of recurrences, too: there, only the operands of the products are rounded, and all states stay in f32.
+Small values stay in f32 between elementwise operators, and so does what is normalized row by row, which is as fast.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -33,15 +33,18 @@ from tilewright.tensor.ir import Compute, Extern, Tensor, topological_order
 _STORED = {Precision.BF16: bf16, Precision.F16: f16}
 _PAIR = 2
 """Products of 16-bit numbers that one accumulator of 32 bits adds up at a time."""
+_OPERANDS = 3
+"""The first inputs of a node that are multiplied: the others are added, as the mask of attention is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """The values that are stored in 16 bits, by name; ``weights``: operands of products, by the node's first result."""
+    """The values that are stored in 16 bits, by name; ``weights``: the right operands of products whose operands are
+    both rounded, by the node's first result, all by name."""
 
     dtype: DType | None = None
     values: frozenset[str] = frozenset()
-    weights: Mapping[str, frozenset[Value]] = field(default_factory=dict[str, frozenset[Value]])
+    weights: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     is_flushing: bool = False
     """Whether subnormal numbers become 0 when they are rounded."""
     constants: Mapping[str, DType] = field(default_factory=dict[str, DType])
@@ -53,9 +56,9 @@ class Narrow:
         """The dtype in which the value is stored, if not its own."""
         return self.dtype if name in self.values else self.constants.get(name)
 
-    def multiplying(self, weights: Mapping[str, frozenset[Value]]) -> "Narrow":
-        """Also with these ``weights``."""
-        return replace(self, weights={**self.weights, **weights})
+    def multiplying(self, weights: Mapping[str, frozenset[str]], values: Collection[str] = ()) -> "Narrow":
+        """Also with these ``weights``, and these ``values``."""
+        return replace(self, weights={**self.weights, **weights}, values=self.values.union(values))
 
     def products(self, node: Node) -> int:
         """The products of ``node`` that one accumulator adds up at a time."""
@@ -78,12 +81,14 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
     wide = _wide(graph, weights)
     if has_products(dtype, target) and not _is_faster_by_pairs(target):
         wide |= _of_wide_products(graph, weights)
-    wide.update(value for value in _between_elementwise(graph) if _is_near(value, target))
+    wide.update(value for value in _between(graph, _is_elementwise) if _is_near(value, target))
+    wide |= _between(graph, _normalizes)
     made = (value for node in graph.nodes for value in node.outputs if value.dtype == f32)
     names = frozenset(v.name for v in made if v not in wide and (only is None or v.name in only))
     multiplied = frozenset(value for values in weights.values() for value in values)
     constants = dict(_half_weights(graph, multiplied, target))
-    return Narrow(dtype, names, weights, has_products(dtype, target), constants, only is None)
+    factors = {name: frozenset(value.name for value in values) for name, values in weights.items()}
+    return Narrow(dtype, names, factors, has_products(dtype, target), constants, only is None)
 
 
 def _half_weights(graph: Graph, others: Collection[Value], target: Target) -> Iterator[tuple[str, DType]]:
@@ -125,10 +130,12 @@ def _wide(graph: Graph, weights: Collection[str]) -> set[Value]:
     wide = {*graph.inputs, *graph.outputs}
     multiplied: set[Value] = set()
     for node in graph.nodes:
-        if node.op.kind is FusionKind.OPAQUE or _has_no_weight(node, graph.constants):
-            wide.update(_through_views(node.inputs, producers))
-        elif node.outputs[0].name in weights:
-            multiplied.update(_through_views(node.inputs, producers))
+        is_opaque = node.op.kind is FusionKind.OPAQUE
+        is_rounded = node.outputs[0].name in weights and not is_opaque
+        operands, others = (node.inputs[:_OPERANDS], node.inputs[_OPERANDS:]) if is_rounded else ((), node.inputs)
+        multiplied.update(_through_views(operands, producers))
+        if is_opaque or _has_no_weight(node, graph.constants):
+            wide.update(_through_views(others, producers))
     for node in graph.nodes:
         first = node.inputs[0] if node.op.kind is FusionKind.REDUCTION else None
         is_statistic = first is not None and first.shape != node.outputs[0].shape
@@ -147,10 +154,21 @@ def _of_wide_products(graph: Graph, weights: Collection[str]) -> set[Value]:
     return {value for node in apart for value in _through_views(node.inputs, producers)}
 
 
-def _between_elementwise(graph: Graph) -> set[Value]:
-    """The values that elementwise nodes read, and no others: along a chain of them, roundings would add up."""
-    others = {value for node in graph.nodes if not node.op.has(Trait.ELEMENTWISE) for value in node.inputs}
+def _between(graph: Graph, reads: Callable[[Node], bool]) -> set[Value]:
+    """The values that such nodes read, and no others."""
+    others = {value for node in graph.nodes if not reads(node) for value in node.inputs}
     return {value for node in graph.nodes for value in node.inputs if value is not None and value not in others}
+
+
+def _is_elementwise(node: Node) -> bool:
+    """Along a chain of these, roundings would add up."""
+    return node.op.has(Trait.ELEMENTWISE)
+
+
+def _normalizes(node: Node) -> bool:
+    """What is normalized row by row is a sum of many, as that of a residual connection; to store it in 16 bits saves
+    hardly any time, as rows are few bytes beside the weights of the products around."""
+    return node.op.kind is FusionKind.REDUCTION and node.op.has(Trait.FLAT_AXES) and node.op.has(Trait.LIKE_FIRST)
 
 
 def _is_near(value: Value, target: Target) -> bool:
@@ -182,10 +200,33 @@ def _narrow_weights(
     ``only`` these."""
     for node in graph.nodes:
         is_asked = only is None or node.outputs[0].name in only
+        if only is None and (values := _of_two_values(node, graph.constants, target)):
+            yield node.outputs[0].name, values
         if is_asked and node.op.kind in _MULTIPLIES and any(value in graph.constants for value in node.inputs):
             weights = frozenset(_weights(node, graph.constants, target) if _gains_by_pairs(node, target) else ())
             if weights:
                 yield node.outputs[0].name, weights
+
+
+def _of_two_values(node: Node, constants: Collection[Value], target: Target) -> frozenset[Value]:
+    """The right operands of a product of two values, or of attention, if sums are taken in pairs: a kernel copies them,
+    which takes rows and columns enough that are multiplied."""
+    match node.op.name, node.inputs:
+        case ("MatMul", (Value() as left, Value() as right)) | ("Attention", (Value() as left, Value() as right, *_)):
+            values = [left, right, *(v for v in node.inputs[2:3] if v is not None)]
+        case _:
+            return frozenset()
+    shapes = [shape for value in values if (shape := static(value.shape)) is not None and len(shape) > 1]
+    are_known = len(shapes) == len(values) and all(map(prod, shapes)) and {value.dtype for value in values} == {f32}
+    are_two = left not in values[1:] and not any(value in constants for value in values)
+    has_dots = _is_faster_by_pairs(target) and tile_unit(target, bf16, bf16) is None
+    if not are_known or not are_two or not has_dots:
+        return frozenset()
+    (*_, rows, depth), (*_, last) = shapes[0], shapes[-1]
+    inner = [shape[-2] for shape in shapes[2:]]  # the keys of attention: columns of its first product
+    is_possible = all(terms % _PAIR == 0 for terms in (depth, *inner))
+    is_large = rows > _FEW_ROWS and all(count >= target.lanes(f32.bits) for count in (last, *inner))
+    return frozenset(values[1:]) if is_possible and is_large else frozenset()
 
 
 def _is_faster_by_pairs(target: Target) -> bool:

@@ -177,8 +177,11 @@ class Building:
     weights: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
     known: dict[Hashable, Value] = field(default_factory=dict[Hashable, Value])
     """Results of the steps that several nodes have in common."""
-    narrow: dict[str, frozenset[Value]] = field(default_factory=dict[str, frozenset[Value]])
-    """New weights of products whose operands are rounded, by the first results of their nodes (``Narrow.weights``)."""
+    narrow: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
+    """Right operands of new products whose operands are rounded, by the first results of their nodes, all by name
+    (``Narrow.weights``)."""
+    rounded: set[str] = field(default_factory=set[str])
+    """New values that are stored in 16 bits, by name (``Narrow.values``)."""
 
     def compute(self, node: Node, way: Way) -> None:
         """Add the nodes that compute ``node``. Raises ``InternalError`` if the results of ``way`` do not fit."""
@@ -272,4 +275,4 @@ def computed(
             if value in building.constants and value not in read and last.get(value) is node:
                 del building.constants[value]
     made = replace(graph, nodes=tuple(building.nodes), constants=building.constants)
-    return Computed(made, frozenset(building.in_blocks), building.reads, building.narrow)
+    return Computed(made, frozenset(building.in_blocks), building.reads, building.narrow, frozenset(building.rounded))

@@ -46,7 +46,9 @@ class WithScores:
 
     def ways(self, node: Node, facts: Facts) -> Iterator[Way]:
         if node.op == ATTENTION:
-            yield Way(self.name, _Sizes.of(node).cycles_with_scores(facts.target), make=_with_scores)
+            in_pairs = node.outputs[0].name in facts.narrow.weights
+            cycles = _Sizes.of(node).cycles_with_scores(facts.target, _PAIR if in_pairs else 1)
+            yield Way(self.name, cycles, make=partial(_with_scores, in_pairs))
 
 
 class InBlocks:
@@ -90,11 +92,11 @@ class _Sizes:
         heads = prod(map(_size, node.outputs[0].shape[:-2]))
         return _Sizes(heads, *map(_size, (q.shape[-2], v.shape[-2], q.shape[-1], v.shape[-1])))
 
-    def cycles_with_scores(self, target: Target) -> float:
-        """The products, and the scores written, read by a softmax, written and read again."""
+    def cycles_with_scores(self, target: Target, together: int) -> float:
+        """The products, so many at a time, and the scores written, read by a softmax, written and read again."""
         scores = self.heads * self.queries * self.keys * f32.itemsize
         rate = target.machine.near_bytes if scores <= target.l2_bytes else target.machine.far_bytes
-        return self._products(self.queries, self.keys, target) + 4 * scores / rate
+        return self._products(self.queries, self.keys, target) / together + 4 * scores / rate
 
     def cycles_in_blocks(self, target: Target) -> float:
         """The products of whole tiles and blocks, the operations of each row of a block, and copies of the operands."""
@@ -172,6 +174,7 @@ def _in_blocks(target: Target, node: Node, building: Building) -> None:
     """Queries of a group of heads are rows of one matrix: these heads have the same keys."""
     q, keys, v, mask, empty = _operands(node)
     given, group = dict(node.attributes), _group(node)
+    building.narrow[node.outputs[0].name] = frozenset()  # its products are of float32
     lanes = target.lanes(f32.bits)
     columns = lanes * (4 if target.vector_registers >= 4 * (_ROWS + 1) + 1 else 2)
     width = -(-_KEYS // columns) * columns
@@ -214,7 +217,7 @@ def _as_rows(value: Value | None, group: int, node: Node, building: Building) ->
     return building.add(require("Reshape"), [value], node, "rows", {"shape": shape})
 
 
-def _with_scores(node: Node, building: Building) -> None:
+def _with_scores(in_pairs: bool, node: Node, building: Building) -> None:
     q, keys, v, mask, empty = _operands(node)
     attributes, group = dict(node.attributes), _group(node)
     scale = np.array(attributes.get("scale", 1.0), np.float32)
@@ -232,7 +235,10 @@ def _with_scores(node: Node, building: Building) -> None:
             return add("Unsqueeze", value, axes=(len(value.shape) - 2,))
         return add("Reshape", value, shape=(*outer, simplified(heads // group), const(group), rows, columns))
 
-    scores = add("MatMul", grouped(q), grouped(keys))
+    columns, rows = grouped(keys), grouped(v)
+    scores = add("MatMul", grouped(q), columns)
+    if in_pairs:
+        building.narrow |= {scores.name: frozenset({columns.name}), node.outputs[0].name: frozenset({rows.name})}
     if scale != 1.0:
         scores = add("Mul", scores, building.constant(f"{scores.name}.scale", scale))
     if mask is not None:
@@ -243,8 +249,10 @@ def _with_scores(node: Node, building: Building) -> None:
         weights = add("Where", add("IsNaN", weights), none, weights)
     if empty is not None:
         weights = add("Where", grouped(empty), none, weights)
+    if in_pairs:
+        building.rounded.add(weights.name)
     if group == 1:
-        building.add(require("MatMul"), [weights, v], node)
+        building.add(require("MatMul"), [weights, rows], node)
         return
-    made = add("MatMul", weights, grouped(v))
+    made = add("MatMul", weights, rows)
     building.add(require("Reshape"), [made], node, attributes={"shape": node.outputs[0].shape})

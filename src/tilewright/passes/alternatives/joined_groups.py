@@ -34,7 +34,7 @@ class JoinedGroups:
             return
         joined = found.joined(facts.constants[weight])
         value = Value(facts.names.fresh(f"{weight.name}.joined"), weight.dtype, tuple(map(const, joined)))
-        narrow = facts.narrow.multiplying({node.outputs[0].name: frozenset({value})})
+        narrow = facts.narrow.multiplying({node.outputs[0].name: frozenset({value.name})})
         known = {**facts.constants, value: found.weight(facts.constants[weight])}
         own = replace(facts, narrow=narrow, constants=known, alternatives=(DIRECT,))
         for way in own.ways(found.convolution(node, value)):
@@ -100,5 +100,5 @@ def _make(problem: _Problem, way: Way, node: Node, building: Building) -> None:
     weight = node.inputs[1]
     assert weight is not None, "a convolution has a weight"
     joined = building.weight(weight, ("joined", problem.groups, problem.count), problem.weight)
-    building.narrow[node.outputs[0].name] = frozenset({joined})
+    building.narrow[node.outputs[0].name] = frozenset({joined.name})
     building.append(problem.convolution(node, joined), way.reads)

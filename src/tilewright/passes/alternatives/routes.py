@@ -51,7 +51,7 @@ def route(node: Node, way: Way, facts: Facts) -> Route:
         if follows or way.reads in (Reads.BLOCKED, Reads.RATHER_BLOCKED):
             stored.add(data)
     layouts = {value: blocked(len(value.shape), width_of(value, facts.blocks)) for value in stored}
-    laid_out = LaidOut(made.graph, layouts, narrow=facts.narrow.multiplying(made.narrow))
+    laid_out = LaidOut(made.graph, layouts, narrow=facts.narrow.multiplying(made.narrow, made.rounded))
     return Route(way.name, tuple(steps_of(flatten_reductions(laid_out), target)))
 
 
