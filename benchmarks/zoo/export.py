@@ -17,7 +17,8 @@ from .catalogue import NETWORKS, Inputs, Network, build, generator
 from .samples import Sample, save_samples
 from .scaling import check_scale
 
-SAMPLES = 3
+SAMPLES, NUMBERS = 3, 1000
+"""At least so many samples, with so many numbers in their outputs: errors of few numbers are a matter of luck."""
 OUTPUT = "output"
 MOST_ERROR = 1e-4  # of ONNX Runtime without optimizations, against float64: the file computes what the network does
 
@@ -25,13 +26,13 @@ MOST_ERROR = 1e-4  # of ONNX Runtime without optimizations, against float64: the
 def export(name: str, folder: Path, batch: int = 1) -> None:
     """Write both files. Raises KeyError for an unknown name, ValueError when file and network disagree."""
     network, module = NETWORKS[name], build(name)
-    inputs = [network.inputs(generator(index), batch) for index in range(SAMPLES)]
-    for of_sample in inputs:
-        check_scale(module, of_sample)
+    exact, samples = copy.deepcopy(module).double(), list[Sample]()
+    while len(samples) < SAMPLES or sum(y.size for sample in samples for y in sample.outputs.values()) < NUMBERS:
+        inputs = network.inputs(generator(len(samples)), batch)
+        check_scale(module, inputs)
+        samples.append(_sample(exact, network.names, inputs))
     model = folder / f"{name}.onnx"
-    _write_model(network, module, inputs[0], model)
-    exact = copy.deepcopy(module).double()
-    samples = [_sample(exact, network.names, of_sample) for of_sample in inputs]
+    _write_model(network, module, network.inputs(generator(0), batch), model)
     for sample in samples:
         _check(model, sample)
     save_samples(folder / f"{name}.npz", samples)
