@@ -26,7 +26,7 @@ from tilewright.loops.program import Program, with_constants
 from tilewright.ops import Trait
 from tilewright.passes.alternatives import BUILT_IN, Alternative, expand, facts_of
 from tilewright.passes.attention import recognize_attention
-from tilewright.passes.choose import Choices, choose
+from tilewright.passes.choose import Choices, choose, usual_growth
 from tilewright.passes.choose_parts import choose_parts
 from tilewright.passes.flat_rows import flatten_rows
 from tilewright.passes.flatten import flatten_reductions
@@ -229,7 +229,7 @@ def compile_handed(graph: Handed[Graph], options: Options, services: Services = 
 def decide(graph: Graph, options: Options, services: Services = ALONE, spare: int | None = None) -> Choices:
     """Choose the algorithm of each node of a prepared graph.
 
-    ``spare``: maximum bytes by which alternatives may enlarge weights; None for no limit.
+    ``spare``: maximum bytes by which alternatives may enlarge weights; None for the usual ones.
     """
     asked, tuned = (options.target, options.math, options.alternatives), services.tuned
     graph = recognize_attention(graph, facts_of(graph, *asked, options.precision))
@@ -237,6 +237,7 @@ def decide(graph: Graph, options: Options, services: Services = ALONE, spare: in
     has_times = tuned is not None and tuned.has_ways()
     facts = facts_of(graph, *asked, options.precision)
     times = times_of(graph, facts, tuned.microseconds) if tuned is not None and has_times else None
+    spare = usual_growth(graph) if spare is None else spare
     choices = choose(graph, options.target, options.math, spare, times, options.alternatives, options.precision)
     services.watch(Stage.CHOOSE, choices)
     return choices
@@ -305,7 +306,7 @@ def _plan_within_limit(graph: Handed[Graph], options: Options, services: Service
     if limit is None:
         return _plan(graph, options, services)
     whole = graph.take()  # for several plans
-    planned = _plan(Handed(whole), options, services)
+    planned = _plan(Handed(whole), options, services, limit)
     if _fits(planned, limit):
         return planned
     leanest = _plan(Handed(whole), options, services, spare=0)

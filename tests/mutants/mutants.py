@@ -4077,4 +4077,25 @@ MUTANTS = (
         "fetched = 0 * stored if",
         ("tests/passes/test_estimated_ways.py::test_transformed_elements_are_moved",),
     ),
+    Mutant(
+        "precision: few rows are multiplied by a copy in pairs",
+        "passes/precision.py",
+        "is_large = rows > _FEW_ROWS and",
+        "is_large = rows > 0 and",
+        ("tests/passes/test_products_of_values.py::test_what_is_multiplied_in_pairs",),
+    ),
+    Mutant(
+        "analytic: an instruction reads data that are no neighbours through a transpose",
+        "cost/analytic.py",
+        "return panel if _is_instruction(s, anchor, panel, target) else panel | {before.broadcast}",
+        "return panel",
+        ("tests/passes/test_products_of_values.py::test_products_of_results_use_the_instruction",),
+    ),
+    Mutant(
+        "choices: weights grow without bounds if no limit is given",
+        "compilation.py",
+        "spare = usual_growth(graph) if spare is None else spare",
+        "spare = 1 << 60 if spare is None else spare",
+        ("tests/passes/test_choose.py::test_weights_grow_within_bounds_without_a_limit",),
+    ),
 )

@@ -10,11 +10,12 @@ from tests.passes import graphs
 from tests.passes.graphs import apply
 from tests.passes.networks import HOST, LANES, Array, conv, networks
 from tilewright.base.numerics import Math
+from tilewright.compilation import Options, compile_prepared
 from tilewright.graph import Graph, Value, verify
 from tilewright.passes.alternatives import facts_of
 from tilewright.passes.alternatives.api import computed
 from tilewright.passes.blocks import Reads, is_plain_in_blocks
-from tilewright.passes.choose import Choices, Copy, Problem, Times, choose
+from tilewright.passes.choose import ALWAYS, Choices, Copy, Problem, Times, choose, usual_growth
 from tilewright.target.target import Target
 
 ZEN5 = Target.parse("x86_64,znver5,l1=48K,l2=1M,l3=32M,cores=2")
@@ -108,6 +109,21 @@ def test_larger_weights_stay_within_what_is_to_spare() -> None:
         assert (leaner.more_bytes > 0) is (count > 0)
         assert leaner.cycles >= cycles
     assert choose(graph, HOST, spare=0).more_bytes == 0
+
+
+def test_weights_grow_within_bounds_without_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of the model's own weights, but always some; a large limit permits more."""
+    graph = convolutions(4)
+    own = sum(array.nbytes for array in graph.constants.values())
+    assert usual_growth(graph) == ALWAYS
+    monkeypatch.setattr("tilewright.passes.choose.ALWAYS", 0)
+    monkeypatch.setattr("tilewright.passes.choose.GROWTH", 1.0)
+    assert usual_growth(graph) == own
+    options = Options(HOST, threads=1)
+    usual, free = (
+        compile_prepared(graph, replace(options, memory_limit=limit)).choices.more_bytes for limit in (None, 1 << 40)
+    )
+    assert 0 < usual <= own < free == choose(graph, HOST).more_bytes
 
 
 def test_strict_numerics_have_plain_sums_only() -> None:

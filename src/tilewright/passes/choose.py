@@ -25,6 +25,8 @@ from tilewright.passes.layout import LaidOut, lay_out
 from tilewright.symbolic.expr import Const
 from tilewright.target.target import Target
 
+ALWAYS, GROWTH = 128 << 20, 1.5
+"""Without a limit of memory: the bytes by which weights may always grow, and by how many times those of the model."""
 PRICES = 24
 """Steps of the search for the price of memory."""
 GIVEN = Way(AS_IT_IS, 0.0)
@@ -110,6 +112,16 @@ class Choices:
         return replace(
             lay_out(made, copied, self.facts.blocks), narrow=self.facts.narrow.multiplying(made.narrow, made.rounded)
         )
+
+
+def usual_growth(graph: Graph) -> int:
+    """The bytes by which larger weights may grow where no limit of memory is given.
+
+    Transformed filters of three dimensions have up to eight times as many points: the last layers would save little
+    time for a multiple of the model's size.
+    """
+    weights = sum(value.dtype.itemsize * points(value.shape) for value in graph.constants)
+    return max(ALWAYS, int(GROWTH * weights))
 
 
 def choose(

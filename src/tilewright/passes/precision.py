@@ -79,7 +79,7 @@ def narrow(graph: Graph, precision: Precision, target: Target) -> Narrow:
         return Narrow(constants=dict(_half_weights(graph, frozenset(), target)))
     weights = dict(_narrow_weights(graph, target, only)) if has_products(dtype, target) else {}
     wide = _wide(graph, weights)
-    if has_products(dtype, target) and not _is_faster_by_pairs(target):
+    if has_products(dtype, target) and not is_faster_by_pairs(target):
         wide |= _of_wide_products(graph, weights)
     wide.update(value for value in _between(graph, _is_elementwise) if _is_near(value, target))
     wide |= _between(graph, _normalizes)
@@ -219,7 +219,7 @@ def _of_two_values(node: Node, constants: Collection[Value], target: Target) -> 
     shapes = [shape for value in values if (shape := static(value.shape)) is not None and len(shape) > 1]
     are_known = len(shapes) == len(values) and all(map(prod, shapes)) and {value.dtype for value in values} == {f32}
     are_two = left not in values[1:] and not any(value in constants for value in values)
-    has_dots = _is_faster_by_pairs(target) and tile_unit(target, bf16, bf16) is None
+    has_dots = is_faster_by_pairs(target) and tile_unit(target, bf16, bf16) is None
     if not are_known or not are_two or not has_dots:
         return frozenset()
     (*_, rows, depth), (*_, last) = shapes[0], shapes[-1]
@@ -229,14 +229,14 @@ def _of_two_values(node: Node, constants: Collection[Value], target: Target) -> 
     return frozenset(values[1:]) if is_possible and is_large else frozenset()
 
 
-def _is_faster_by_pairs(target: Target) -> bool:
+def is_faster_by_pairs(target: Target) -> bool:
     """Whether a core multiplies more numbers of bf16 than of float32 in a cycle, if it has dot products of them."""
     return target.machine.pair_gain > 1 or tile_unit(target, bf16, bf16) is not None
 
 
 def _gains_by_pairs(node: Node, target: Target) -> bool:
     """Whether dot products take less time than products of float32: for few rows at least by reading fewer bytes."""
-    if _is_faster_by_pairs(target) or node.op.kind is FusionKind.OPAQUE:
+    if is_faster_by_pairs(target) or node.op.kind is FusionKind.OPAQUE:
         return True
     shape = static(node.outputs[0].shape)
     columns = 1 if node.op.has(Trait.SUMS_CHANNELS) else -1

@@ -206,6 +206,8 @@ class Machine:
     shared_blocks: float = 3.5
     """Relative slowdown of blocks that several groups share: each lane reads a channel of its own group. Rows of plain
     data are about as slow for such groups."""
+    shared_by_dots: float = 1.4
+    """The same, beside dot products of blocks that one group fills. Measured on a Zen 4."""
     gathered_channels: float = 15.0
     """Relative slowdown of blocks of filters in which lanes read channels that lie apart."""
     window_by_rows: float = 2.8

@@ -2,7 +2,7 @@
 
 Groups that share a block become one: filters read all of its channels, those of other groups by weights that are 0.
 With groups of 4 channels and blocks of 32, these are 8 times as many products. A matrix unit computes them in less time
-than vectors take whose lanes read different channels.
+than vectors take whose lanes read different channels; dot products do for groups of half a block.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,14 @@ from tilewright.ops.operator import Attribute, require
 from tilewright.passes.alternatives.api import OTHER_TERMS, Building, Facts, Way
 from tilewright.passes.alternatives.direct import DIRECT
 from tilewright.passes.blocks import can_be_blocked, width_of
+from tilewright.passes.precision import has_products, is_faster_by_pairs
 from tilewright.symbolic.expr import const
 
 _CONVOLUTION = require("Conv")
 
 
 class JoinedGroups:
-    """Where products may be those of bfloat16, by the unit of the target."""
+    """Where products may be those of bfloat16, and the target is faster at these than at those of float32."""
 
     name = "joined groups"
 
@@ -37,10 +38,12 @@ class JoinedGroups:
         narrow = facts.narrow.multiplying({node.outputs[0].name: frozenset({value.name})})
         known = {**facts.constants, value: found.weight(facts.constants[weight])}
         own = replace(facts, narrow=narrow, constants=known, alternatives=(DIRECT,))
+        machine, has_unit = facts.target.machine, tile_unit(facts.target, bf16, bf16) is not None
+        slowdown = machine.shared_blocks if has_unit else machine.shared_by_dots
         for way in own.ways(found.convolution(node, value)):
             if way.is_blocked:
                 # Estimates of what is computed directly leave out that lanes read different channels.
-                cycles, make = way.cycles / facts.target.machine.shared_blocks, partial(_make, found, way)
+                cycles, make = way.cycles / slowdown, partial(_make, found, way)
                 more = found.more_bytes(facts.constants[weight])
                 yield replace(way, algorithm=self.name, cycles=cycles, make=make, more_bytes=more, errors=OTHER_TERMS)
 
@@ -86,9 +89,9 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     data, result, groups = node.inputs[0] if node.inputs else None, node.outputs[0], dict(node.attributes).get("group")
     if weight is None or data is None or not isinstance(groups, int) or groups == 1 or weight.shape[1] == 1:
         return None
-    narrow, unit = facts.narrow, tile_unit(facts.target, bf16, bf16)
+    narrow, has_pairs = facts.narrow, has_products(bf16, facts.target) and is_faster_by_pairs(facts.target)
     is_asked = narrow.dtype == bf16 and (narrow.is_everywhere or narrow.stored(result.name) == bf16)
-    if unit is None or not is_asked or not all(can_be_blocked(value, facts.target) for value in (data, result)):
+    if not has_pairs or not is_asked or not all(can_be_blocked(value, facts.target) for value in (data, result)):
         return None
     own = (weight.shape[1], width_of(data, facts.blocks)), (weight.shape[0] // groups, width_of(result, facts.blocks))
     counts = (n for n in range(1, groups + 1) if groups % n == 0)
