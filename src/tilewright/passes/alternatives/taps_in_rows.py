@@ -20,6 +20,7 @@ from tilewright.ops.operator import Attribute, entries_of, require
 from tilewright.ops.shapes import static
 from tilewright.passes.alternatives.api import Building, Facts, Way
 from tilewright.passes.blocks import can_be_blocked, points, width_of
+from tilewright.passes.precision import has_products, is_faster_by_pairs
 
 _CONVOLUTION, _ROWS, _PRODUCT = require("Conv"), require("PixelRows"), require("PixelRowConv")
 _PAIR = 2
@@ -38,7 +39,9 @@ class TapsInRows:
         weight = points(result.shape[1:2]) * prod(found.kernel[:-1]) * found.pairs
         products = points(result.shape) // max(1, points(result.shape[1:2])) * weight
         written = Work(0, 0, 2 * bf16.itemsize * found.size * prod(found.extents))
-        cycles = sum_cycles(products, weight, target) / target.machine.matrix_gain + pass_cycles(written, target)
+        has_unit = tile_unit(target, bf16, bf16) is not None
+        gain = target.machine.matrix_gain if has_unit else target.machine.pair_gain / _PAIR
+        cycles = sum_cycles(products, weight, target) / gain + pass_cycles(written, target)
         yield Way(self.name, cycles, is_blocked=True, make=partial(_make, found, width_of(result, facts.blocks)))
 
 
@@ -79,7 +82,8 @@ def _problem(node: Node, facts: Facts) -> _Problem | None:
     data, result, attributes = node.inputs[0] if node.inputs else None, node.outputs[0], dict(node.attributes)
     if weight is None or data is None or attributes.get("group", 1) != 1 or 0 in weight.shape:
         return None
-    is_narrow = facts.narrow.stored(result.name) == bf16 and tile_unit(facts.target, bf16, bf16) is not None
+    has_pairs = has_products(bf16, facts.target) and is_faster_by_pairs(facts.target)
+    is_narrow = facts.narrow.stored(result.name) == bf16 and has_pairs
     if not is_narrow or can_be_blocked(data, facts.target) or not can_be_blocked(result, facts.target):
         return None
     extents, outputs, rank = static(data.shape), static(result.shape), weight.ndim - 2
