@@ -31,8 +31,9 @@ TVM = "tvm_metaschedule"
 TILEWRIGHT = ("tilewright", "tilewright_strict", "tilewright_bf16")
 BFLOAT16 = ("openvino_bf16", "tilewright_bf16")
 """Peers whose dot products do twice as many operations as those of float32, on weights of half the size."""
-INT8 = ("onnxruntime", "openvino", "openvino_bf16", "tilewright")
-"""Peers on int8 models; OpenVINO computes what is not quantized in float32, or in bfloat16, which is its default."""
+INT8 = ("onnxruntime", "openvino", "openvino_bf16", "tilewright", "tilewright_bf16")
+"""Peers on int8 models; OpenVINO computes what is not quantized in float32, or in bfloat16, which is its default, and
+Tilewright as it is asked to."""
 RUN_FROM_SOURCE = ("torch_eager", "torch_compile", "torch_max_autotune")
 PROBES = 50
 

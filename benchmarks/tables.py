@@ -7,6 +7,8 @@ from .results import Compilation, Results, Row
 
 BASELINE = "onnxruntime"
 OURS = "tilewright"
+RATED = (OURS, "tilewright_bf16")
+"""Those whose times are compared with the fastest other."""
 LABELS = {
     "onnxruntime": "ONNX Runtime",
     "openvino": "OpenVINO",
@@ -49,7 +51,7 @@ def latencies(results: Results) -> list[str]:
     cases, peers, threads = _names(results)
     parts: list[str] = []
     baseline = BASELINE if BASELINE in peers else peers[0]
-    ours = OURS if OURS in peers else next(peer for peer in peers if peer.startswith(OURS))
+    ours = [peer for peer in peers if peer in RATED] or [peer for peer in peers if peer.startswith(OURS)][:1]
     for count in threads:
         unit = "thread" if count == 1 else "threads"
         parts += [f"{count} {unit}, median milliseconds (ratio to {LABELS[baseline]}, below 1 is faster):"]
@@ -82,18 +84,19 @@ def latency_table(
     cases: Sequence[str],
     peers: Sequence[str],
     baseline: str = BASELINE,
-    ours: str = OURS,
+    ours: Sequence[str] = (OURS,),
 ) -> str:
-    """Per case: milliseconds of every peer, how many times the baseline's, and how many times ours the fastest other
-    peer takes; last, the means over all cases."""
-    header = ["", *(LABELS[peer] for peer in peers), f"fastest other / {LABELS[ours]}"]
-    leads = {case: _lead(results, case, threads, peers, ours) for case in cases}
+    """Per case: milliseconds of every peer, how many times the baseline's, and how many times each of ours the fastest
+    other peer takes; last, the means over all cases."""
+    header = ["", *(LABELS[peer] for peer in peers), *(f"fastest other / {LABELS[own]}" for own in ours)]
+    leads = {case: [_lead(results, case, threads, peers, own) for own in ours] for case in cases}
     body = [
-        [case, *(_latency(results, case, threads, peer, baseline) for peer in peers), _times(leads[case])]
+        [case, *(_latency(results, case, threads, peer, baseline) for peer in peers), *map(_times, leads[case])]
         for case in cases
     ]
     means = ["geometric mean of ratios", *(_mean(results, cases, threads, peer, baseline) for peer in peers)]
-    return markdown([header, *body, [*means, _summary([lead for lead in leads.values() if lead])]])
+    columns = zip(*leads.values(), strict=True)
+    return markdown([header, *body, [*means, *(_summary([lead for lead in own if lead]) for own in columns)]])
 
 
 def _lead(results: Results, case: str, threads: int, peers: Sequence[str], ours: str) -> float | None:

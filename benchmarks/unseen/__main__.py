@@ -112,7 +112,7 @@ def report(results: Results) -> str:
         cases, ran = (list(dict.fromkeys(names)) for names in ([r.case for r in rows], [r.peer for r in rows]))
         ours = SEARCHED if SEARCHED in ran else ANALYTIC
         parts += [f"Threads: {threads}. Median milliseconds (ratio to the analytic choice, below 1 is faster):"]
-        parts += [latency_table(results, threads, cases, ran, ANALYTIC, ours)]
+        parts += [latency_table(results, threads, cases, ran, ANALYTIC, [ours])]
     failed = failures(results)
     return "\n\n".join([*parts, "What failed:", failed] if failed else parts)
 

@@ -3702,7 +3702,7 @@ MUTANTS = (
     Mutant(
         "integer products: images are padded with 0 instead of their zero point",
         "passes/alternatives/integer_products.py",
-        "            return self._moved(zero)\n",
+        "            return None if self._is_zero(x, zero) else self._moved(zero)\n",
         "            return None\n",
         _INTEGERS,
     ),
@@ -4097,5 +4097,19 @@ MUTANTS = (
         "spare = usual_growth(graph) if spare is None else spare",
         "spare = 1 << 60 if spare is None else spare",
         ("tests/passes/test_choose.py::test_weights_grow_within_bounds_without_a_limit",),
+    ),
+    Mutant(
+        "tensorize: what is left out of a sum is no call that is left out",
+        "schedule/tensorize.py",
+        "guarded = dataclasses.replace(guarded, body=_conditional(guarded.body))",
+        "guarded = dataclasses.replace(guarded, body=guarded.body)",
+        ("tests/schedule/test_tensorize.py::test_terms_that_are_left_out_are_calls_that_are_left_out",),
+    ),
+    Mutant(
+        "integer products: a zero point that is known to be 0 is read",
+        "passes/alternatives/integer_products.py",
+        "return None if self._is_zero(x, zero) else self._moved(zero)",
+        "return self._moved(zero)",
+        ("tests/passes/test_integer_products.py::test_padding_by_a_known_zero_is_left_out",),
     ),
 )

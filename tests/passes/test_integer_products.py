@@ -191,6 +191,17 @@ def test_convolutions(x: type, x_zero: int, weight: type, zeros: tuple[int, ...]
         np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.parametrize(
+    ("x", "x_zero", "is_left_out"), [(np.uint8, 0, True), (np.int8, -128, True), (np.int8, 0, False)]
+)
+def test_padding_by_a_known_zero_is_left_out(x: type, x_zero: int, is_left_out: bool) -> None:
+    """That is one of unsigned numbers, as which signed ones are multiplied."""
+    case = Window(drawn(x, 1, 32, 7, 7), drawn(np.int8, 32, 32, 3, 3), x_zero, (0,), (1, 1, 1, 1), (1, 1), (1, 1))
+    found = compile_graph(load(case.model()), Options(replace(BEST, l2_bytes=1 << 20), threads=1))
+    traces = [str(kernel.schedule.trace) for kernel in found.kernels]
+    assert any("skip_padding" in trace for trace in traces) is is_left_out
+
+
 @pytest.mark.share(3)
 @pytest.mark.parametrize("open_", ["n", "h", "w", "hw"])
 @pytest.mark.parametrize("channels", [6, 16])

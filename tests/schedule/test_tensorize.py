@@ -11,6 +11,7 @@ from tilewright.loops.visit import walk
 from tilewright.schedule.intrinsics import IntrinsicSet, TensorIntrinsic, decl_tensor_intrin
 from tilewright.schedule.replay import replay
 from tilewright.schedule.schedule import Schedule
+from tilewright.symbolic.traversal import free_vars
 from tilewright.tensor import build as te
 
 
@@ -170,6 +171,39 @@ def test_a_condition_that_is_the_same_in_a_tile_stays(depth: int) -> None:
     guards = [stmt for stmt in walk(s.program.body) if isinstance(stmt, If)]
     assert len(guards) == len(called(s))
     assert_same(naive, s.program)
+
+
+def padded(depth: int) -> Schedule:
+    """Rows of a product with three taps over rows, of which the first and the last may be padding."""
+    a, b = te.placeholder((4, depth), f32, "A"), te.placeholder((3, depth, 8), f32, "B")
+    p = te.compute((6, depth), lambda i, k: te.select((i >= 1) & (i < 5), a[i - 1, k], 0.0), name="P")
+    t, k = te.reduce_axis((0, 3), name="t"), te.reduce_axis((0, depth), name="k")
+    return Schedule(lower(te.compute((4, 8), lambda i, j: te.sum(p[i + t, k] * b[t, k, j], axis=(t, k)), name="C")))
+
+
+def test_terms_that_are_left_out_are_calls_that_are_left_out() -> None:
+    s = padded(4)
+    naive = s.program
+    s.skip_padding("C", (1, 1, 1, 1))
+    _, j, _, k = s.get_loops("C")
+    s.reorder(s.get_loops("C")[2], j, k)
+    s.tensorize(j, rows(8, 4))
+    assert called(s) == ["rows_reset", "rows_update"]
+    (guard,) = (stmt for stmt in walk(s.program.body) if isinstance(stmt, If))
+    assert {var.name.removesuffix("_1") for var in free_vars(guard.condition)} == {"vi", "vt"}
+    assert_same(naive, s.program)
+
+
+def test_terms_that_are_left_out_within_a_tile_are_refused() -> None:
+    s = padded(4)
+    s.skip_padding("C", (1, 1, 1, 1))
+    i, j, t, k = s.get_loops("C")
+    s.reorder(j, t, i, k)
+    a, b = te.placeholder((4, 4), f32, "x"), te.placeholder((4,), f32, "w")
+    r = te.reduce_axis((0, 4), name="k")
+    column = te.compute((4,), lambda i: te.sum(a[i, r] * b[r], axis=r), name="y")
+    with refused(s, "changes within a tile"):
+        s.tensorize(i, decl_tensor_intrin(column, "column", reset="reset", update="update"))
 
 
 def test_a_condition_that_changes_in_a_tile_is_refused() -> None:

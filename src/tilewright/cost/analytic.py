@@ -36,6 +36,7 @@ from tilewright.kernels.schedules import (
     iterations_of,
     schedule_elementwise,
 )
+from tilewright.kernels.tile_facts import CALLED, CALLED_FAR, WRITTEN, param_bytes
 from tilewright.kernels.transforms import chooses_each, first_stages, schedule_transform
 from tilewright.kernels.transposes import shortest_run
 from tilewright.kernels.unpacked_tiles import UnpackedTiles, unpacked_panel
@@ -266,11 +267,13 @@ def _row_products(s: Schedule, anchor: BlockRef, target: Target) -> RowProducts 
 def _contraction(s: Schedule, anchor: BlockRef, roles: Contraction, target: Target) -> Iterator[Nest]:
     """The nests of the elementwise producers, then of the contraction with all its consumers."""
     block, producers = block_at(s.program, anchor).stmt, _before(s, anchor)
-    tiles = Tiles.of(s, anchor, roles, target, is_large(s, block, target), may_unroll=False)
+    instruction, large = instruction_for(block, roles, target), is_large(s, block, target)
+    are_near = sum(param_bytes(s.program, {roles.panel})) <= target.l2_bytes
+    skipping = WRITTEN if instruction is None else CALLED if are_near else CALLED_FAR
+    tiles = Tiles.of(s, anchor, roles, target, large, may_unroll=False, skipping=skipping)
     if len(producers) == 1 and tiles.facts.panel_width and unpacked_panel(producers[0], roles):
         yield UnpackedTiles.around(tiles, producers[0].name, target)
         return
-    instruction = instruction_for(block, roles, target)
     matrix = MatrixTiles.of(tiles, block, target, all_rows=_moves_rows(s, block, roles))
     if instruction is not None:
         tiles = by_instruction(tiles, instruction)

@@ -28,7 +28,7 @@ from tilewright.kernels.panel_rows import Pack
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE
 from tilewright.kernels.reduction_slices import BLOCK
 from tilewright.kernels.row_products import RowProducts
-from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts
+from tilewright.kernels.tile_facts import TileFacts
 from tilewright.kernels.tile_products import tile_unit
 from tilewright.kernels.tiling import Order, Unroll
 from tilewright.schedule.prefetch import CACHES
@@ -303,7 +303,7 @@ def _remaining(facts: TileFacts, population: Population) -> Cycles:
             sizes = np.where(population.column("unroll") > 0, 1, sizes)
         different, places = np.unique(sizes, return_inverse=True)
         result *= np.array([sliding.share(int(size)) for size in different])[places]
-    return np.where(result <= 1 - LEAST_PADDING, result, 1.0)
+    return np.where(result <= 1 - facts.skipping.least, result, 1.0)
 
 
 def _waiting(facts: TileFacts, population: Population, columns: NDArray[np.int64], target: Target) -> Cycles:

@@ -15,7 +15,7 @@ from tilewright.kernels.contraction import Contraction, Extents, Roles, Tile
 from tilewright.kernels.panel_rows import Pack, pack_matrix, pack_strips
 from tilewright.kernels.panels_ahead import LINE_BYTES, PANEL_CACHE, ask_for_panels, has_next_panel
 from tilewright.kernels.reduction_slices import SLICES, in_slices, schedule_slices, slice_counts
-from tilewright.kernels.tile_facts import LEAST_PADDING, TileFacts, knobs_of
+from tilewright.kernels.tile_facts import WRITTEN, Skipping, TileFacts, knobs_of
 from tilewright.kernels.tiling import Order, Plan, Unroll, axes_of, outer_order, schedule_tiles
 from tilewright.kernels.written_steps import last_loop, most_steps, with_written_steps
 from tilewright.loops.ir import Block
@@ -152,11 +152,19 @@ class Tiles(Nest):
     """Its accumulators are the vectors of the tile, and it sums over the last axis of the reduction."""
 
     @staticmethod
-    def of(s: Schedule, anchor: BlockRef, roles: Roles, target: Target, parallel: bool, may_unroll: bool) -> "Tiles":
+    def of(
+        s: Schedule,
+        anchor: BlockRef,
+        roles: Roles,
+        target: Target,
+        parallel: bool,
+        may_unroll: bool,
+        skipping: Skipping = WRITTEN,
+    ) -> "Tiles":
         """The nest of a reduction block of ``s``."""
         block = block_at(s.program, anchor).stmt
         registers, ahead = Registers.of(block, target), target.machine.stream_ahead
-        facts = TileFacts.of(block, roles, s.program)
+        facts = TileFacts.of(block, roles, s.program, skipping)
         if isinstance(roles, Contraction):
             level = min(target.machine.panels_ahead, 2)
             width = (0, facts.panel_width, 0 if facts.slidings else facts.vector_block)[level]
@@ -290,7 +298,7 @@ class Tiles(Nest):
 
     def _skips_padding(self, groups: Mapping[str, int]) -> bool:
         """Whether tiles leave out terms that read padding, if so many neighbours leave them out together."""
-        return self.instruction is None and self.facts.remaining(groups) <= 1 - LEAST_PADDING
+        return self.facts.remaining(groups) <= 1 - self.facts.skipping.least
 
     def _skip_padding(self, s: Schedule, summing: BlockRef, plan: Plan) -> None:
         groups = self._together(plan.tile, plan.written_axes)

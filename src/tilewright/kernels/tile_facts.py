@@ -32,6 +32,22 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class Skipping:
+    """When tiles leave out terms that read padding."""
+
+    least: float
+    """The share of the terms that is worth it: each test costs code, and what is left out is not asked for ahead."""
+    by_tile: bool
+    """Whether only terms count that are padding for any tile, of whatever size."""
+
+
+WRITTEN = Skipping(0.1, by_tile=False)
+"""For terms that are written out."""
+CALLED, CALLED_FAR = Skipping(0.05, by_tile=True), Skipping(0.1, by_tile=True)
+"""For calls of an instruction, which are steps of loops, by panels that stay near, and by those that do not."""
+
+
+@dataclass(frozen=True, slots=True)
 class TileFacts:
     """Facts that determine a register tile's time: extents of the axes (1 if missing), bytes, reuse."""
 
@@ -64,6 +80,8 @@ class TileFacts:
     slidings: tuple[tuple[str, Sliding], ...] = ()
     """The axes along which terms read padding, if there are many such; each with the knob whose neighbours leave out a
     term together, if there is one."""
+    skipping: Skipping = WRITTEN
+    """When tiles leave these terms out."""
     written_taps: Sliding | None = None
     """The taps of a window along the rows, if they may be written out: each row of a tile then leaves out its own."""
     next_panel: bool = False
@@ -103,7 +121,7 @@ class TileFacts:
         return self.next_panel & (tiles > 1) & is_whole & (lanes * self.itemsize <= LINE_BYTES * tiles)
 
     @staticmethod
-    def of(block: Block, roles: Roles, program: Program) -> "TileFacts":
+    def of(block: Block, roles: Roles, program: Program, skipping: Skipping = WRITTEN) -> "TileFacts":
         """The facts of a reduction block of ``program``."""
         extents = Extents(program.dims)
 
@@ -131,7 +149,8 @@ class TileFacts:
             any(crossed_axis(reader, 1) is not None for reader in consumers(program, block)),
             any(isinstance(node, Select) and not node.condition.has_reads for node in _values(block)),
             _row_bytes(block, roles, extents),
-            _slidings(program, block, roles),
+            _slidings(program, block, roles, skipping),
+            skipping=skipping,
             innermost=0 if isinstance(roles, Contraction) else _innermost(block, roles, extents),
             row_length=row_length(program, block, roles),
             streamed_again=_streamed(roles, program) if _are_open(places) else 0,
@@ -148,14 +167,11 @@ class TileFacts:
         return next((one for one in found if one.taps <= most), None)
 
 
-LEAST_PADDING = 0.1
-"""The share of terms that read padding from which on they are left out: each test of it costs code."""
-
-
-def _slidings(program: Program, block: Block, roles: Roles) -> tuple[tuple[str, Sliding], ...]:
+def _slidings(program: Program, block: Block, roles: Roles, skipping: Skipping) -> tuple[tuple[str, Sliding], ...]:
     knobs, found = knobs_of(roles), slidings(program, block)
-    are_many = prod(sliding.share(1) for sliding in found.values()) <= 1 - LEAST_PADDING
-    return tuple((knobs.get(place, ""), sliding) for place, sliding in found.items()) if are_many else ()
+    made = tuple((knobs.get(place, ""), sliding) for place, sliding in found.items())
+    kept = (sliding.share(1) for knob, sliding in made if not (knob and skipping.by_tile))
+    return made if prod(kept) <= 1 - skipping.least else ()
 
 
 def knobs_of(roles: Roles) -> dict[int | None, str]:
@@ -171,15 +187,16 @@ def _are_open(axes: Iterable[IterVar]) -> bool:
 
 def _streamed(roles: Roles, program: Program) -> int:
     """Bytes of the panel, if it is a parameter."""
-    return max(_param_bytes(program, {roles.panel} if isinstance(roles, Contraction) else set()), default=0)
+    return max(param_bytes(program, {roles.panel} if isinstance(roles, Contraction) else set()), default=0)
 
 
 def _window_bytes(block: Block, program: Program) -> int:
     """Bytes of the largest operand that is a parameter."""
-    return max(_param_bytes(program, {read.source.name for read in _operands(block)}), default=0)
+    return max(param_bytes(program, {read.source.name for read in _operands(block)}), default=0)
 
 
-def _param_bytes(program: Program, names: Collection[str]) -> Iterator[int]:
+def param_bytes(program: Program, names: Collection[str]) -> Iterator[int]:
+    """The bytes of each of the parameters with these ``names``."""
     extent = Extents(program.dims).of
     return (p.dtype.itemsize * prod(map(extent, p.shape)) for p in program.params if p.name in names)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.loops import visit
-from tilewright.loops.ir import Block, Call, Callee, If, Loop, Region, Stmt
+from tilewright.loops.ir import Block, Call, Callee, If, Loop, Region, Stmt, Store
 from tilewright.loops.program import Intrinsic, Program
 from tilewright.loops.visit import perfect_nest
 from tilewright.schedule.determination import undetermined
@@ -31,7 +31,7 @@ from tilewright.schedule.tree import (
 )
 from tilewright.symbolic.bounds import Bounds, interval
 from tilewright.symbolic.domain import IterKind, IterVar
-from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Extent, Var, const, equal, minimum
+from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Extent, Read, Select, Var, const, equal, minimum
 from tilewright.symbolic.simplify import equivalent, prove, simplify
 from tilewright.symbolic.traversal import all_of, conjuncts, substitute
 
@@ -74,6 +74,7 @@ def tensorize(program: Program, loop: LoopRef, intrinsic: TensorIntrinsic) -> tu
     """
     place = loop_at(program, loop)
     guarded, axes = _tiles(program, place, intrinsic)
+    guarded = dataclasses.replace(guarded, body=_conditional(guarded.body))
     block = _unguarded(guarded, axes)
     pattern = _pattern(block, intrinsic)
     matched = _matched(axes, pattern, intrinsic)
@@ -163,6 +164,15 @@ def _unguarded(block: Block, axes: Sequence[_Axis]) -> Block:
                 raise refuse(f"the condition `{condition}` changes within a tile", BlockRef(block.name))
     init = None if block.init is None else _inside(block.init)
     return dataclasses.replace(block, body=_inside(block.body), init=init)
+
+
+def _conditional(stmt: Stmt) -> Stmt:
+    """A store that keeps what is there unless a condition holds, as a store where it holds."""
+    match stmt:
+        case Store(buffer, indices, Select(condition, value, kept)) if kept == Read(buffer, indices):
+            return If(condition, dataclasses.replace(stmt, value=value))
+        case _:
+            return stmt
 
 
 def _conditions(stmt: Stmt | None) -> tuple[Expr, ...]:

@@ -442,9 +442,9 @@ class _Terms:
         return self._add("Unsqueeze", zero, axes=(1,)) if is_vector else zero
 
     def _around(self, x: Value, zero: Value | None) -> Value | None:
-        """The zero point of ``x'``, in its type; None if it is 0."""
+        """The zero point of ``x'``, in its type; None if it is known to be 0."""
         if zero is not None:
-            return self._moved(zero)
+            return None if self._is_zero(x, zero) else self._moved(zero)
         shift = self._shift(x)
         return self._constant(np.array(shift, self.data_type.numpy)) if shift else None
 
@@ -474,11 +474,15 @@ class _Terms:
         moved = np.array(self._shift(a), np.int32)
         if zero is None:
             return self._constant(moved) if moved else None
-        if zero in self.building.constants and not np.any(self._array(zero).astype(np.int32) + moved):
+        if self._is_zero(a, zero):
             return None
         by_row = self._by_row(a, zero) if zero.shape != (ONE,) else zero
         wide = self._add("Cast", by_row, to=i32)
         return self._add("Add", wide, self._constant(moved.reshape(()))) if moved else wide
+
+    def _is_zero(self, a: Value, zero: Value) -> bool:
+        """Whether the zero point of ``a'`` is known to be 0."""
+        return zero in self.building.constants and not np.any(self._array(zero).astype(np.int32) + self._shift(a))
 
     def _array(self, value: Value) -> Array:
         return self.building.constants[value]
