@@ -119,11 +119,15 @@ class Lowering:
         numbers = {value: number for number, value in enumerate((*group.inputs, *made))}
         weights, stored = self._laid_out.weights(group.nodes), self._laid_out.stored
         entering = [
-            (v.dtype, stored(v), v.shape, v in constants, v in weights, layouts.get(v), ranges.get(v), tables.get(v))
+            (v.dtype, stored(v), v.shape, v in constants, layouts.get(v), ranges.get(v), tables.get(v))
             for v in group.inputs
         ]
         steps = [
-            (node.op.name, Exact(node.attributes), tuple(v if v is None else numbers[v] for v in node.inputs))
+            (
+                node.op.name,
+                Exact(node.attributes),
+                *((v if v is None else numbers[v], v in weights) for v in node.inputs),
+            )
             for node in group.nodes
         ]
         leaving = [(numbers[value], stored(value), layouts.get(value)) for value in group.outputs]

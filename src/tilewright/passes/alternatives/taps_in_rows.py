@@ -1,7 +1,8 @@
-"""Convolutions of few channels by a matrix unit: rows of pixels have the taps of a row of the window side by side.
+"""Convolutions of few channels in pairs of bfloat16: rows of pixels have the taps of a row of the window side by side.
 
 A first convolution over the three channels of an image has no block of channels to sum over. A row of its window has 21
-terms, which are written as 14 pairs: all products of a place and a row of the window are one row of a tile.
+terms, which are written as 14 pairs: all products of a place and a row of the window are one row of a tile, or steps of
+a dot product.
 """
 
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ _PAIR = 2
 
 
 class TapsInRows:
-    """Where values are stored in bfloat16, by the unit of the target."""
+    """Where values are stored in bfloat16, and the target is faster at its products than at those of float32."""
 
     name = "taps in rows"
 
