@@ -92,6 +92,7 @@ IMAGES = [
     (32, 64, (9, 7), 3, 2),  # and gathered
     (32, 32, (3, 6, 5), 3, 1),  # images of places in rows
     (24, 32, (9, 32), 1, 1),  # whole channels
+    (32, 32, (17, 17), 1, 1),  # one axis of places
     *(
         pytest.param(shape, marks=pytest.mark.slow)
         for shape in (

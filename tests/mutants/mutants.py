@@ -4112,4 +4112,11 @@ MUTANTS = (
         "return self._moved(zero)",
         ("tests/passes/test_integer_products.py::test_padding_by_a_known_zero_is_left_out",),
     ),
+    Mutant(
+        "places: all large planes have one axis for a matrix unit",
+        "kernels/places.py",
+        "machine.fuller_tiles * _filled(shape[-1], u)",
+        "_filled(shape[-1], u)",
+        ("tests/kernels/test_places.py::test_places_of_large_planes_fill_tiles_of_a_matrix_unit",),
+    ),
 )

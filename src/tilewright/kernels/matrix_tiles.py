@@ -138,7 +138,7 @@ def _terms(index: Expr, numbers: Mapping[Var, int], column: Var) -> Terms | None
     return tuple(sorted(terms))
 
 
-def _tile_rows(every: Expr, unit: TileUnit, *, all_rows: bool) -> tuple[int, ...]:
+def tile_rows(every: Expr, unit: TileUnit, *, all_rows: bool) -> tuple[int, ...]:
     """How many of ``every`` row a tile may have, without and with a last block that is lower."""
     if not isinstance(every, Const):
         return () if all_rows else tuple(range(unit.rows, MOST_PART + 1, unit.rows))
@@ -176,7 +176,7 @@ class MatrixTiles(Nest):
         width = pattern.width or known[roles.vector]
         lanes = tuple(n for v in VECTORS if (n := v * unit.columns) and width % n == 0 == known[roles.vector] % n)
         every = block.axes[roles.rows].extent
-        rows = _tile_rows(every, unit, all_rows=all_rows)
+        rows = tile_rows(every, unit, all_rows=all_rows)
         panels = tuple(n for n in PANELS if roles.panels is not None and known[roles.panels] % n == 0) or (1,)
         if not lanes or not rows or not known[roles.vector]:
             return None

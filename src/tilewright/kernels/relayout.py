@@ -19,7 +19,6 @@ from tilewright.symbolic.bounds import Bounds
 from tilewright.symbolic.domain import IterKind, IterVar
 from tilewright.symbolic.expr import ONE, ZERO, Const, Expr, Read, Var, const, select
 from tilewright.symbolic.simplify import prove, simplify
-from tilewright.symbolic.sizes import flat_index
 from tilewright.symbolic.traversal import all_of, free_vars, substitute, transform
 from tilewright.target.machine import Machine
 from tilewright.tensor.ir import (
@@ -44,11 +43,6 @@ def blocked(rank: int, lanes: int, axis: int = 1) -> IndexMap:
     return IndexMap(variables, (*outer, variables[axis] % lanes))
 
 
-def _as_it_is(rank: int) -> IndexMap:
-    variables = tuple(Var(f"d{position}") for position in range(rank))
-    return IndexMap(variables, variables)
-
-
 def lanes_of(index_map: IndexMap) -> int:
     """The block width of a blocked layout."""
     place = digit(index_map.results[-1])
@@ -71,43 +65,6 @@ def is_row_major(index_map: IndexMap, shape: tuple[Expr, ...]) -> bool:
         return False
     packed = static(index_map.shape(shape))
     return packed is not None and prod(own) == prod(packed)
-
-
-def merge_places(outputs: Sequence[Tensor], layouts: Layouts, machine: Machine) -> Layouts:
-    """``layouts`` with the dimensions after the channels merged, if every read is at the position of its output, and
-    there are few positions.
-
-    The order in memory is unchanged. A 1x1 convolution over 7 by 7 positions then has one axis of 49 for tiles, and so
-    has a result that is stored plain.
-    """
-    places = {tensor.shape[2:] for tensor in layouts}
-    shape = static(next(iter(places))) if len(places) == 1 else None
-    if shape is None or not 1 < prod(shape) <= machine.merged_places or len(shape) < 2:
-        return layouts
-    if not all(_stays_in_place(op, layouts) for op in topological_order(outputs)):
-        return layouts
-    plain = {t: _as_it_is(t.ndim) for t in outputs if t.shape[2:] in places}
-    return {tensor: _merged(index_map, shape) for tensor, index_map in {**plain, **layouts}.items()}
-
-
-def _stays_in_place(op: Operation, layouts: Layouts) -> bool:
-    """Whether ``op`` reads blocked tensors, and others with spatial dimensions, only at the position of its output."""
-    if not isinstance(op, Compute):
-        return isinstance(op, Placeholder)
-    bounds = Bounds({axis.var: axis.extent for axis in (*op.axes, *op.reduce_axis)})
-    own = tuple(axis.var for axis in op.axes[2:])
-    for source, indices in reads_of(op):
-        places = tuple(simplify(index, bounds) for index in indices[2:])
-        if places != own and (source in layouts or any(free_vars(index).intersection(own) for index in places)):
-            return False
-    return True
-
-
-def _merged(index_map: IndexMap, shape: Sequence[int]) -> IndexMap:
-    places = index_map.variables[2:]
-    merged = flat_index(places, tuple(map(const, shape)))
-    kept = [merged if result == places[0] else result for result in index_map.results if result not in places[1:]]
-    return IndexMap(index_map.variables, tuple(kept))
 
 
 def relayout(outputs: Sequence[Tensor], layouts: Layouts) -> dict[Tensor, Tensor]:

@@ -13,7 +13,8 @@ from tilewright.kernels.groups import split_groups
 from tilewright.kernels.narrowing import narrowed
 from tilewright.kernels.packing import constant_layouts
 from tilewright.kernels.phases import split_phases
-from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, merge_places, relayout, split, spread
+from tilewright.kernels.places import merge_places
+from tilewright.kernels.relayout import dissolve_views, is_row_major, lanes_of, relayout, split, spread
 from tilewright.kernels.run_time_panels import copied_panels, with_copies
 from tilewright.kernels.run_time_weights import Copied, copied_weights
 from tilewright.loops.lower import lower
@@ -188,7 +189,7 @@ def to_kernel(
     stored.update(
         (inputs[value], split(len(value.shape), lanes)) for value, lanes in _entering(group, laid_out).items()
     )
-    stored = split_phases(outputs, merge_places(outputs, stored, target.machine))
+    stored = split_phases(outputs, merge_places(outputs, stored, target))
     stored = split_groups(outputs, stored)
     outputs, stored = whole_columns(outputs, stored, target)
     widths, groups = partial(panel_width, target=target), partial(groups_of, target=target)

@@ -195,6 +195,8 @@ class Machine:
     merged_places: int = 256
     """Maximum size of a blocked plane whose dimensions are merged: in larger ones, a row makes enough tiles, and is
     nearer in cache."""
+    fuller_tiles: float = 1.2
+    """How many times as full tiles of a matrix unit are for which dimensions of larger planes are merged, too."""
     sum_by_rows: float = 1.6
     """Relative slowdown of sums over channels in plain layout with full rows, compared with full blocks."""
     tap_by_rows: float = 1.1
