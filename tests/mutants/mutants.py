@@ -1574,11 +1574,11 @@ MUTANTS = (
         (f"{_RELAYOUT}::test_weights_are_read_in_the_order_in_which_they_lie",),
     ),
     Mutant(
-        "relayout: places of windows are merged",
-        "kernels/relayout.py",
+        "places: places of windows are merged",
+        "kernels/places.py",
         "if places != own and (source in layouts",
         "if places is None and (source in layouts",
-        (f"{_RELAYOUT}::test_a_pointwise_convolution_has_one_axis_of_places",),
+        ("tests/kernels/test_places.py::test_a_pointwise_convolution_has_one_axis_of_places",),
     ),
     Mutant(
         "packing: padding is not zero",
@@ -4057,11 +4057,11 @@ MUTANTS = (
         ("tests/schedule/test_skip_padding.py::test_a_copy_of_every_few_elements_is_cropped_to_what_is_inside",),
     ),
     Mutant(
-        "relayout: results that are stored plain keep an axis for each dimension of places",
-        "kernels/relayout.py",
+        "places: results that are stored plain keep an axis for each dimension of places",
+        "kernels/places.py",
         "for t in outputs if t.shape[2:] in places}",
         "for t in outputs if t.shape[2:] in ()}",
-        ("tests/kernels/test_relayout.py::test_a_pointwise_convolution_has_one_axis_of_places",),
+        ("tests/kernels/test_places.py::test_a_pointwise_convolution_has_one_axis_of_places",),
     ),
     Mutant(
         "partition: the last lanes are all of a tile",
