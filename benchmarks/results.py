@@ -118,7 +118,7 @@ def revision() -> str:
 def host() -> str:
     """This machine in a few words: its processor and the number of cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{cores} cores of {_processor()}"
+    return f"{cores} {'core' if cores == 1 else 'cores'} of {_processor()}"
 
 
 def _processor() -> str:

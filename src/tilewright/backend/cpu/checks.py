@@ -53,7 +53,6 @@ class Evaluator(Protocol):
     ops: ArithmeticEmitter
 
     def value(self, expr: Expr) -> Value: ...
-    def narrowed(self, condition: Value) -> Guard: ...
 
 
 @dataclass(frozen=True, slots=True)
